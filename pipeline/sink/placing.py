@@ -2,10 +2,11 @@
 offset given by the sink (KIP-391). Each batch is written once, even if several drivers carry out
 the plan, or one repeats it.
 
-The leader of a partition copies the staged batches from its own log (CopyBatches), so the driver
-moves no batch. The driver sends a batch itself only if the leader can't copy it: the leader has no
-replica of the staged batch (its partition moved meanwhile), or the topic does not accept the batch
-unchanged.
+Batches are staged in pieces, several in one record. The leader of a partition copies the pieces
+from its own log (CopyBatches), so the driver moves no batch. The driver sends a piece's batches
+itself only if the leader can't copy it: the leader has no replica of the piece (its partition moved
+meanwhile), the topic does not accept a batch unchanged, or only some of the piece's batches are in
+the log.
 
 A batch is written at the last known log end offset of its partition. The leader accepts it, or
 answers INVALID_PRODUCE_OFFSET because the log has records there. They belong to another producer,
@@ -38,7 +39,7 @@ from kstore.errors import (
     error_for,
 )
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink.staging import key_of, staged_batch
+from kstore.pipeline.sink.staging import key_of, staged_piece
 from kstore.protocol.logs.copy_batches import (
     CopyBatchesPartition,
     CopyBatchesPartitionResult,
@@ -57,11 +58,11 @@ if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
     from kstore.pipeline.sink.staging import Plan, PlannedTarget
 
-__all__ = ["Batch", "Target", "copy", "failure", "place"]
+__all__ = ["StagedPiece", "Target", "copy", "failure", "place"]
 
 COMPRESSION_BITS = 0x07
 SURVEY_BYTES = 8 << 20
-BATCHES_AT_ONCE = 64
+PIECES_AT_ONCE = 16
 TARGETS_AT_ONCE = 32
 FIRST_PAUSE_MS, MAX_PAUSE_MS = 20, 1_000
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
@@ -70,8 +71,8 @@ BY_HAND = TOO_LARGE | {ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
 """Errors of CopyBatches after which a Produce may still succeed."""
 
 
-class Batch(NamedTuple):
-    """A staged batch: its place, and the plan's records that it contains."""
+class StagedPiece(NamedTuple):
+    """A staged piece: its place, and the plan's records that it contains."""
 
     partition: int
     key: bytes
@@ -87,8 +88,8 @@ class Target:
     tp: TopicPartition
     seen: int
     """Records below this offset were checked, or are older than the plan."""
-    batches: list[Batch] = field(default_factory=list)
-    """All batches of the plan."""
+    pieces: list[StagedPiece] = field(default_factory=list)
+    """All pieces of the plan."""
     placed: int = 0
     """The number of the plan's records that are in the log; sequence numbers count them."""
     leader_epoch: int = -1
@@ -109,21 +110,21 @@ class Target:
         for run in planned.runs:
             key = key_of(bytes.fromhex(run.attempt), planned.topic, planned.partition)
             for offset, count in zip(run.offsets, run.counts, strict=True):
-                target.batches.append(Batch(run.partition, key, offset, first, count))
+                target.pieces.append(StagedPiece(run.partition, key, offset, first, count))
                 first += count
         return target
 
     @property
     def total(self) -> int:
         """The number of the plan's records."""
-        return self.batches[-1].first + self.batches[-1].records if self.batches else 0
+        return self.pieces[-1].first + self.pieces[-1].records if self.pieces else 0
 
-    def left(self) -> list[Batch]:
-        """The next batches that are not completely in the log, up to the limit of one request."""
-        at = bisect_right(self.batches, self.placed, key=lambda batch: batch.first) - 1
-        if self.batches[at].first + self.batches[at].records <= self.placed:
+    def left(self) -> list[StagedPiece]:
+        """The next pieces that are not completely in the log, up to the limit of one request."""
+        at = bisect_right(self.pieces, self.placed, key=lambda piece: piece.first) - 1
+        if self.pieces[at].first + self.pieces[at].records <= self.placed:
             at += 1
-        return self.batches[at : at + BATCHES_AT_ONCE]
+        return self.pieces[at : at + PIECES_AT_ONCE]
 
 
 async def place(
@@ -149,9 +150,9 @@ async def place(
 
 
 async def copy(
-    cluster: ClusterClient, topic: str, target: Target, producer_id: int, rows: list[Batch]
+    cluster: ClusterClient, topic: str, target: Target, producer_id: int, rows: list[StagedPiece]
 ) -> CopyBatchesPartitionResult:
-    """Ask the target's leader to append these batches; all in-sync replicas acknowledge them."""
+    """Ask the target's leader to append these pieces; all in-sync replicas acknowledge them."""
     sources: list[CopyBatchesSource] = []
     for row in rows:
         if not sources or (sources[-1].partition, sources[-1].key) != (row.partition, row.key):
@@ -205,7 +206,7 @@ class _Writer:
         self._timeout_s = timeout_ms / 1000
 
     async def put(self, target: Target) -> None:
-        """Write all of the target's batches."""
+        """Write all of the target's pieces."""
         while True:
             if not target.is_known:
                 await self.survey(target)
@@ -220,8 +221,8 @@ class _Writer:
             if rows:
                 await self._move(target, rows[0])
 
-    async def _copy(self, target: Target, rows: list[Batch]) -> int:
-        """The number of batches that the leader has copied; if one follows, the leader can't copy
+    async def _copy(self, target: Target, rows: list[StagedPiece]) -> int:
+        """The number of pieces that the leader has copied; if one follows, the leader can't copy
         it. -1 if the log must be read first.
         """
         try:
@@ -242,11 +243,15 @@ class _Writer:
             await self._failed(target, error_for(code, answer.error_message, produce=True))
         return -1
 
-    async def _move(self, target: Target, row: Batch) -> None:
-        """Write a batch that the leader can't copy."""
+    async def _move(self, target: Target, row: StagedPiece) -> None:
+        """Write the batches of a piece that the leader can't copy."""
         tp = TopicPartition(self._topic, row.partition)
-        data = await staged_batch(self._cluster, tp, row.offset, row.key)
-        await self._write(target, data, row.first, row.records)
+        data = memoryview(await staged_piece(self._cluster, tp, row.offset, row.key))
+        first = row.first
+        for view in batches(data):
+            batch, data = bytes(data[: view.size_bytes]), data[view.size_bytes :]
+            await self._write(target, batch, first, view.records_count)
+            first += view.records_count
 
     async def _write(self, target: Target, data: bytes, first: int, count: int) -> None:
         """Write a batch whose first record is number ``first`` of the plan."""

@@ -1,8 +1,8 @@
-"""Stages record batches: each becomes the value of one record of the sink's own topic. A batch is
-sent from the buffer in which it was encoded, without another copy. This is why the stager does not
-use a producer, which would copy records into larger batches.
+"""Stages record batches: several of one target become the value of one record of the sink's own
+topic. A batch is sent from the buffer in which it was encoded, without another copy. This is why
+the stager does not use a producer, which would copy records into larger batches.
 
-Several batches are in flight at once, each in its own request. If an answer is lost, the batch is
+Several records are in flight at once, each in its own request. If an answer is lost, the record is
 staged again, and the first copy is never read.
 """
 
@@ -12,6 +12,7 @@ import asyncio
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Stager", "wrapped"]
 
 AT_ONCE = 8
-"""The limit of batches in flight."""
+"""The limit of records in flight."""
 BYTES_AT_ONCE = 8 << 20
 """The limit of their bytes; a larger batch is sent alone."""
 _FRONT = struct.Struct(">qiibI")
@@ -45,18 +46,21 @@ _HEADER_REST = 9  # bytes before attributes that the length counts: leader epoch
 _NO_HEADERS = b"\0"
 
 
-def wrapped(key: bytes, batch: bytes, timestamp_ms: int) -> tuple[bytes, bytes, bytes]:
-    """A record batch of one record whose value is a record batch, in three parts: the bytes before
-    the value, the value, which is not copied, and the bytes after it.
+def wrapped(key: bytes, values: Sequence[bytes], timestamp_ms: int) -> tuple[bytes, ...]:
+    """A record batch of one record whose value is record batches, in parts: the bytes before the
+    value, the batches, which are not copied, and the bytes after them.
     """
-    inner = b"\0\0\0" + _varint(len(key)) + key + _varint(len(batch))
-    size = len(inner) + len(batch) + len(_NO_HEADERS)
+    value_size = sum(map(len, values))
+    inner = b"\0\0\0" + _varint(len(key)) + key + _varint(value_size)
+    size = len(inner) + value_size + len(_NO_HEADERS)
     checked = _CHECKED.pack(0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
     checked += _varint(size) + inner
-    crc = combined_checksum(checksum(checked), _crc_of_batch(batch), len(batch))
+    crc = checksum(checked)
+    for batch in values:
+        crc = combined_checksum(crc, _crc_of_batch(batch), len(batch))
     crc = checksum(_NO_HEADERS, crc)
-    length = _HEADER_REST + len(checked) + len(batch) + len(_NO_HEADERS)
-    return _FRONT.pack(0, length, -1, 2, crc) + checked, batch, _NO_HEADERS
+    length = _HEADER_REST + len(checked) + value_size + len(_NO_HEADERS)
+    return _FRONT.pack(0, length, -1, 2, crc) + checked, *values, _NO_HEADERS
 
 
 def _crc_of_batch(batch: bytes) -> int:
@@ -97,19 +101,20 @@ class Stager:
         self._thread.run(self._cluster.close())
         self._thread.close()
 
-    def put(self, partition: int, key: bytes, batch: bytes) -> Future[int]:
-        """Start to stage a batch; the future gets its offset. Waits while too many batches are in
-        flight. Raises the error of an earlier batch.
+    def put(self, partition: int, key: bytes, values: Sequence[bytes]) -> Future[int]:
+        """Start to stage batches in one record; the future gets its offset. Waits while too many
+        records are in flight. Raises the error of an earlier record.
         """
+        size = sum(map(len, values))
         with self._room:
-            while self._waiting and not self._has_room(len(batch)):
+            while self._waiting and not self._has_room(size):
                 self._room.wait()
             if self._problem is not None:
                 raise self._problem
-        parts = wrapped(key, batch, time.time_ns() // 1_000_000)
+        parts = wrapped(key, values, time.time_ns() // 1_000_000)
         sent = asyncio.run_coroutine_threadsafe(self._stage(partition, parts), self._thread.loop)
         with self._room:
-            self._waiting[sent] = len(batch)
+            self._waiting[sent] = size
         sent.add_done_callback(self._ended)
         return sent
 

@@ -3,8 +3,8 @@
 Partition 0 is the journal. Version n of a sink (a micro-batch's id) has two offsets in it: its plan
 is at 2n, and the mark that it is done at 2n + 1. Both are written at given offsets (KIP-391), so
 only one of several drivers can write a plan, and the journal's log end offset alone shows the
-sink's progress, even after old plans are deleted. Each record of the other partitions contains one
-staged record batch; its key names the attempt that staged it and the target partition.
+sink's progress, even after old plans are deleted. Each record of the other partitions contains
+staged record batches; its key names the attempt that staged them and the target partition.
 
 This module does not write to the target topics (placing.py does).
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Journal", "Plan", "PlannedTarget", "Run", "data_leaders", "ensure_topic", "key_of",
-    "new_producer_id", "staged_batch", "topic_of",
+    "new_producer_id", "staged_piece", "topic_of",
 ]  # fmt: skip
 
 PREFIX = "__kstore_sink_"
@@ -57,12 +57,12 @@ def topic_of(sink: str) -> str:
 
 
 def key_of(attempt: bytes, topic: str, partition: int) -> bytes:
-    """The key of all batches that an attempt stages for one partition."""
+    """The key of all that an attempt stages for one partition."""
     return _KEY.pack(attempt, partition) + topic.encode()
 
 
 class Run(NamedTuple):
-    """Batches of one attempt for a target: their offsets, and their numbers of records."""
+    """Records of one attempt for a target: their offsets, and their numbers of rows."""
 
     attempt: str
     partition: int
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
 
 class PlannedTarget(NamedTuple):
-    """The batches to write to one partition of a target topic, in order. ``base`` is the
+    """The records to copy to one partition of a target topic, in order. ``base`` is the
     partition's log end offset when the plan was made.
     """
 
@@ -226,10 +226,10 @@ async def new_producer_id(cluster: ClusterClient) -> int:
     return await cluster.retrying(ask, TRY_MS)
 
 
-async def staged_batch(
+async def staged_piece(
     cluster: ClusterClient, tp: TopicPartition, offset: int, key: bytes
 ) -> bytes:
-    """The batch that was staged at this offset under this key."""
+    """The batches that were staged at this offset under this key, one behind the other."""
 
     async def ask() -> Any:
         rows = await fetch(

@@ -11,17 +11,12 @@ from typing import Any
 from kstore.clients import AdminClient, Producer
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
+from kstore.pipeline.sink.pieces import Pieces
 from kstore.pipeline.sink.rows import RowEncoder, groups
 from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
 from kstore.pipeline.sink.stager import Stager
-from kstore.pipeline.sink.staging import (
-    JOURNAL,
-    data_leaders,
-    ensure_topic,
-    key_of,
-    topic_of,
-)
-from kstore.pipeline.sink.written import StagedRun, Written
+from kstore.pipeline.sink.staging import JOURNAL, data_leaders, ensure_topic, topic_of
+from kstore.pipeline.sink.written import Written
 from kstore.pipeline.worker_process import spare_imports
 from kstore.types import TopicPartition
 
@@ -74,21 +69,13 @@ class Task:
 
     def _stage_rows(self, made: Written, places: _Places, batches: Iterable[Any]) -> None:
         attempt = os.urandom(16)
-        topic = topic_of(self.sink)
-        deliveries = []
         settings = producer_settings(self._settings)
-        with Stager(settings, topic) as stager:
+        with Stager(settings, topic_of(self.sink)) as stager:
             encoder = RowEncoder(settings, places.count)
+            pieces = Pieces(stager, attempt, places.near, made.staged)
             for encoded in _encoded(encoder, batches, self._settings.topic):
-                target = encoded.topic, encoded.partition
-                run = made.staged.get(target)
-                if run is None:
-                    run = made.staged[target] = StagedRun(places.near(*target, attempt[0]))
-                key = key_of(attempt, *target)
-                deliveries.append((run, stager.put(run.partition, key, encoded.data)))
-                run.counts.append(encoded.records)
-            for run, sent in deliveries:
-                run.offsets.append(sent.result())
+                pieces.add(encoded)
+            pieces.finish()
         made.attempt = attempt.hex()
 
     def _send(self, batches: Iterable[Any]) -> Written:

@@ -12,7 +12,7 @@ __all__ = ["StagedRun", "Written"]
 @dataclass
 class StagedRun:
     """Batches for one partition of a target topic, in order: their partition in the sink's topic,
-    their offsets there, and their numbers of records.
+    the offsets of their records there, and the number of rows in each of these records.
     """
 
     partition: int

@@ -2,12 +2,12 @@
 of another partition's records. The result is that of a Produce request with given offsets
 (KIP-391), but the client does not transfer the batches.
 
-This broker must have a replica of the records' partition. The batches of a partition are appended
-in order; after the first failure, no other is read. The answer is sent when the in-sync replicas
-have the appended batches. Threads read, check and append; the loop serves others after each batch.
-A batch is not copied in memory: it is signed and appended from the buffer that it was read into.
-Only a few partitions of a request are copied at the same time, because each holds some batches in
-memory.
+This broker must have a replica of the records' partition. The records of a partition are read in
+order; after the first failure, no other is read. All batches of a record are appended, or none. The
+answer is sent when the in-sync replicas have the appended batches. Threads read, check and append;
+the loop serves others after each record. Batches are not copied in memory: they are signed and
+appended from the buffer that they were read into. Only a few partitions of a request are copied at
+the same time, because each holds some batches in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore._fast.log.append_queue import CallbackJob
-    from kstore._fast.record.nested import NestedBatch
+    from kstore._fast.record.nested import NestedBatches
     from kstore.broker.api import RequestContext
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.lazy import Lazy
@@ -219,8 +219,8 @@ class _Copy:
 
     async def _found(
         self, source: CopyBatchesSource, offset: int
-    ) -> tuple[int, NestedBatch | None]:
-        """The batch in a record of the source, or an error code."""
+    ) -> tuple[int, NestedBatches | None]:
+        """The batches in a record of the source, or an error code."""
         if not self._may_read[source.topic]:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         partition = self._broker.table.partition(source.topic.encode(), source.partition)
@@ -243,7 +243,7 @@ class _Copy:
                 held = _Held(partition, view.base_offset, view.next_offset, data)
             self._held = held
             found = await self._broker.unpacking().look(
-                partial(_look, held.data, offset, source.key, verify=is_new)
+                partial(find_nested, held.data, offset, source.key, verify=is_new)
             )
         except InvalidBatchError:
             return ErrorCode.CORRUPT_MESSAGE, None
@@ -251,8 +251,8 @@ class _Copy:
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         return ErrorCode.INVALID_RECORD if found is None else ErrorCode.NONE, found
 
-    async def _append(self, found: NestedBatch, offset: int, sequence: int) -> int:
-        """Append a batch at the offset; returns an error code."""
+    async def _append(self, found: NestedBatches, offset: int, sequence: int) -> int:
+        """Append batches from the offset on; returns an error code."""
         refusal = self._refusal(offset)
         if refusal != ErrorCode.NONE:
             return refusal
@@ -260,7 +260,7 @@ class _Copy:
         assert partition is not None
         if partition.stored_codec >= 0:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # Produce compresses it again
-        if found.size_bytes > partition.log.config.max_message_bytes:
+        if found.largest_bytes > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
         asked = self._asked
         found.sign(offset, asked.producer_id, asked.producer_epoch, sequence)
@@ -274,8 +274,9 @@ class _Copy:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self.result.log_end_offset = job.log_end_offset
         if job.error_code == ErrorCode.NONE:
-            if job.base_offset != offset:
-                return ErrorCode.INVALID_PRODUCE_OFFSET  # a duplicate, stored at another offset
+            if job.base_offset != offset or (job.duplicate and found.count > 1):
+                # A duplicate: stored at another offset, or perhaps only in part.
+                return ErrorCode.INVALID_PRODUCE_OFFSET
             if job.duplicate:
                 return job.error_code
             self.appended_bytes += found.size_bytes
@@ -304,12 +305,3 @@ class _Copy:
         code = told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT
         if code != ErrorCode.NONE:
             result.error_code = code
-
-
-def _look(data: bytes, offset: int, key: bytes, *, verify: bool) -> NestedBatch | None:
-    """Return the batch that is the value of the record with this key at this offset; runs in a
-    thread. InvalidBatchError for damage.
-    """
-    if verify:  # once: the batches in it are signed in place
-        next(iter(batches(data)), None)
-    return find_nested(data, offset, key)

@@ -8,7 +8,7 @@ from typing_extensions import Buffer
 from kstore._fast.broker.partition_events import TopicCounts, Wakeable
 from kstore._fast.broker.replica_state import ReplicaState
 from kstore._fast.log.append_queue import CallbackJob
-from kstore._fast.record.nested import NestedBatch
+from kstore._fast.record.nested import NestedBatches
 
 class TopicEntry:
     """A topic: its name, id (16 bytes) and partitions by index (None if this broker does not have
@@ -168,13 +168,13 @@ class Partition(Wakeable):
         """Whether the loop may append these batches, because nothing has to wait."""
     def append_later(
         self,
-        data: bytes | bytearray | NestedBatch,
+        data: bytes | bytearray | NestedBatches,
         callback: Callable[[CallbackJob], object],
         *,
         origin: int = 1,
     ) -> tuple[int, int]:
         """Let a thread append ready batches; ``callback(job)`` is called after success or failure,
-        when waiting requests were woken. The thread owns a bytearray or a NestedBatch from now on;
+        when waiting requests were woken. The thread owns a bytearray or NestedBatches from now on;
         bytes are copied.
 
         Returns (error code, the base offset if all earlier appends succeed). After an error nothing

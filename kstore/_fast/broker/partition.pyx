@@ -409,7 +409,7 @@ cdef class Partition(Wakeable):
             <const uint8_t*><const char*>data, len(data), False))
 
     def append_later(self, data not None, callback, *, int origin=ORIGIN_COORDINATOR):
-        """Have a thread append ready batches, bytes, or a bytearray or a NestedBatch that nobody
+        """Have a thread append ready batches, bytes, or a bytearray or NestedBatches that nobody
         changes from now on; ``callback(job)`` is called when that ends.
 
         Returns (error code, the base offset that they get if all before them succeed). With an

@@ -26,7 +26,7 @@ from kstore._fast.log.dir_calm cimport LANES
 from kstore._fast.log.log_core cimport DIRECT_BYTES
 from kstore._fast.log.segment_file cimport SegmentFile
 from kstore._fast.record.memory cimport MemoryView, view_of
-from kstore._fast.record.nested cimport NestedBatch
+from kstore._fast.record.nested cimport NestedBatches
 
 cdef enum:
     SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
@@ -50,13 +50,13 @@ cdef class AppendJob:
 
     cdef int take(self, object data) except -1:
         """Append these batches: a copy of bytes, or what nobody else changes from now on, in a
-        bytearray or a NestedBatch.
+        bytearray or NestedBatches.
         """
         cdef MemoryView view
-        if type(data) is NestedBatch:
+        if type(data) is NestedBatches:
             self.keeps = data
-            self.data = (<NestedBatch>data).data
-            self.size = (<NestedBatch>data).size_bytes
+            self.data = (<NestedBatches>data).data
+            self.size = (<NestedBatches>data).size_bytes
             return 0
         self.keeps = data if type(data) is bytearray else bytearray(data)
         view = view_of(self.keeps, True)

@@ -1,8 +1,8 @@
-"""A record batch that is the value of a record of another batch: found, checked, and signed anew
-where it lies, so that it can be appended without being copied.
+"""Record batches that are the value of a record of another batch: found, checked, and signed anew
+where they lie, so that they can be appended without being copied.
 
 Checksums of parts that lie behind one another are combined, so that the records are gone over once
-for the old and the new checksum of a batch.
+for the checksum of the batch around them and their own, old and new.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -20,7 +20,9 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.batch import InvalidBatchError
 
 cdef enum:
-    RELEASE_GIL_ABOVE = 32768
+    NO_BATCHES = -1
+    LARGEST_SEQUENCE = 0x7FFFFFFF   # behind it comes 0, as in Kafka
+    MOST_RECORDS = 0x7FFFFFFF
 
 # CRC-32C's polynomial, and x**(2**k) modulo it, the highest power last in a word.
 cdef uint32_t POLYNOMIAL = 0x82F63B78U
@@ -71,6 +73,29 @@ cdef uint32_t crc_of(const uint8_t* p, uint32_t rest_crc, Py_ssize_t rest_size) 
         crc32c(p + BATCH_CRC_START, BATCH_HEADER_SIZE - BATCH_CRC_START), rest_crc, rest_size)
 
 
+# The CRC-32C of what lies behind the header of a batch whose checksum is right: combining is its
+# own inverse.
+cdef uint32_t rest_crc_of(const uint8_t* p, Py_ssize_t rest_size) noexcept nogil:
+    return crc_of(p, load_uint32(p + BATCH_CRC_AT), rest_size)
+
+
+# What all bytes from p to end have as CRC-32C, if those before p have crc and the batches at
+# values..values_end have right checksums of their own.
+cdef uint32_t crc_around(
+    const uint8_t* p, const uint8_t* values, const uint8_t* values_end, const uint8_t* end
+) noexcept nogil:
+    cdef BatchInfo info
+    cdef uint32_t crc = crc32c(p, values - p)
+    cdef Py_ssize_t checked
+    while values < values_end:
+        read_batch_header(values, values_end, &info)
+        checked = info.size_bytes - BATCH_CRC_START
+        crc = combine(crc, crc32c(values, BATCH_CRC_START), BATCH_CRC_START)
+        crc = combine(crc, info.crc, checked)
+        values += info.size_bytes
+    return combine(crc, crc32c(values_end, end - values_end), end - values_end)
+
+
 # The value of the record with this offset delta among the records in p..end; its size, -1 where
 # there is none, or another key, or no value.
 cdef Py_ssize_t find_value(
@@ -114,60 +139,100 @@ cdef Py_ssize_t find_value(
     return -1
 
 
-cdef class NestedBatch:
+cdef class NestedBatches:
     """See nested.pyi."""
 
     def sign(self, int64_t base_offset, int64_t producer_id, int16_t producer_epoch,
              int32_t base_sequence):
         cdef uint8_t* p = self.data
-        store_int64(p, base_offset)
-        store_int64(p + BATCH_PRODUCER_ID_AT, producer_id)
-        store_int16(p + BATCH_PRODUCER_EPOCH_AT, producer_epoch)
-        store_int32(p + BATCH_BASE_SEQUENCE_AT, base_sequence)
-        store_uint32(p + BATCH_CRC_AT, crc_of(
-            p, self.rest_crc, self.size_bytes - BATCH_HEADER_SIZE))
+        cdef uint8_t* end = p + self.size_bytes
+        cdef BatchInfo info
+        cdef Py_ssize_t rest_size
+        cdef uint32_t rest_crc
+        while p < end:
+            read_batch_header(p, end, &info)
+            rest_size = info.size_bytes - BATCH_HEADER_SIZE
+            rest_crc = rest_crc_of(p, rest_size)
+            store_int64(p, base_offset)
+            store_int64(p + BATCH_PRODUCER_ID_AT, producer_id)
+            store_int16(p + BATCH_PRODUCER_EPOCH_AT, producer_epoch)
+            store_int32(p + BATCH_BASE_SEQUENCE_AT, base_sequence)
+            store_uint32(p + BATCH_CRC_AT, crc_of(p, rest_crc, rest_size))
+            base_offset += info.records_count
+            base_sequence = (base_sequence + <uint32_t>info.records_count) & LARGEST_SEQUENCE
+            p += info.size_bytes
 
     def __bytes__(self):
         return (<const char*>self.data)[:self.size_bytes]
 
 
-def find_nested(bytes outer not None, int64_t offset, bytes key not None):
+# What is wrong with the batches at p..end, BATCH_OK for nothing; NO_BATCHES where they are not such
+# as are copied.
+cdef int check_nested(NestedBatches found, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    cdef BatchInfo info
+    while p < end:
+        if end - p < BATCH_HEADER_SIZE or read_batch_header(p, end, &info) != BATCH_OK:
+            return NO_BATCHES
+        if info.crc != crc32c(p + BATCH_CRC_START, info.size_bytes - BATCH_CRC_START):
+            return BATCH_BAD_CRC
+        if is_control(&info) or is_transactional(&info) or info.records_count < 1 \
+                or info.records_count > MOST_RECORDS - found.records:
+            return NO_BATCHES
+        found.count += 1
+        found.records += info.records_count
+        found.largest_bytes = max(found.largest_bytes, <Py_ssize_t>info.size_bytes)
+        p += info.size_bytes
+    return BATCH_OK if found.count else NO_BATCHES
+
+
+def find_nested(bytes outer not None, int64_t offset, bytes key not None, *, bint verify=True):
     """See nested.pyi."""
     cdef BatchInfo info
     cdef const uint8_t* p = <const uint8_t*><const char*>outer
     cdef const uint8_t* end = p + len(outer)
+    cdef const uint8_t* checked
     cdef const uint8_t* wanted = <const uint8_t*><const char*>key
     cdef Py_ssize_t key_size = len(key)
     cdef Py_ssize_t size
     cdef MemoryView view
-    cdef object keeps = outer
-    cdef NestedBatch found
+    cdef NestedBatches found = NestedBatches.__new__(NestedBatches)
     cdef int status = read_batch_header(p, end, &info)
     if status != BATCH_OK:
         raise InvalidBatchError(status, 0)
+    found.keeps = outer
+    checked = p + BATCH_CRC_START
+    end = p + info.size_bytes
     if is_compressed(&info):
-        keeps = decompressed_records(p, &info, 0)
-        view = view_of(keeps)
+        if verify:
+            verify_all(checked, end, info.crc)
+            verify = False
+        found.keeps = decompressed_records(p, &info, 0)
+        view = view_of(found.keeps)
         p = view.data
         end = p + view.size
     else:
-        end = p + info.size_bytes
         p += BATCH_HEADER_SIZE
     with nogil:
         size = find_value(&p, end, offset - info.base_offset, wanted, key_size)
-    if size < BATCH_HEADER_SIZE or read_batch_header(p, p + size, &info) != BATCH_OK \
-            or info.size_bytes != size or is_control(&info) or is_transactional(&info):
+        status = NO_BATCHES if size < 0 else check_nested(found, p, p + size)
+        if status == BATCH_OK and verify \
+                and crc_around(checked, p, p + size, end) != info.crc:
+            status = BATCH_BAD_CRC
+    if status == NO_BATCHES:
+        if verify:
+            verify_all(checked, end, info.crc)
         return None
-    found = NestedBatch.__new__(NestedBatch)
-    found.keeps = keeps
+    if status != BATCH_OK:
+        raise InvalidBatchError(status, 0)
     found.data = <uint8_t*>p
     found.size_bytes = size
-    found.records = info.records_count
-    if size > RELEASE_GIL_ABOVE:
-        with nogil:
-            found.rest_crc = crc32c(p + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
-    else:
-        found.rest_crc = crc32c(p + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
-    if crc_of(p, found.rest_crc, size - BATCH_HEADER_SIZE) != load_uint32(p + BATCH_CRC_AT):
-        raise InvalidBatchError(BATCH_BAD_CRC, 0)
     return found
+
+
+cdef int verify_all(const uint8_t* p, const uint8_t* end, uint32_t crc) except -1:
+    cdef uint32_t made
+    with nogil:
+        made = crc32c(p, end - p)
+    if made != crc:
+        raise InvalidBatchError(BATCH_BAD_CRC, 0)
+    return 0

@@ -29,8 +29,9 @@ __all__ = [
 
 
 class CopyBatchesSource(Struct):
-    """Records of one partition, whose values are record batches, in the order in which they are to
-    be copied. All of them must have this key; otherwise they are the wrong records.
+    """Records of one partition, whose values are record batches (one or several), in the order in
+    which they are to be copied. All of them must have this key; otherwise they are the wrong
+    records.
     """
 
     topic: String = field("0+", default="")
@@ -69,7 +70,7 @@ class CopyBatchesRequest(Message, api_key=25301, versions="0", flexible="0+"):
 
 
 class CopyBatchesPartitionResult(Struct):
-    """One entry of `partitions` in CopyBatchesTopicResult: the number of batches that were
+    """One entry of `partitions` in CopyBatchesTopicResult: the number of records whose batches were
     appended, and which of the two sides failed with the next one, if any.
     """
 

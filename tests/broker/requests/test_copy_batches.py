@@ -76,6 +76,34 @@ def test_batches_are_appended_in_the_order_that_is_asked_for(topic: Topic) -> No
     assert signed == [(PRODUCER, 0), (PRODUCER, 1)]
 
 
+def test_all_batches_of_a_record_are_appended(topic: Topic) -> None:
+    stage(topic, inner(b"a", b"b") + inner(b"c"), inner(b"d"))
+    assert outcome(copy(topic, 0, 1, base_offset=10)) == (2, 0, 0, 14)
+    assert records(topic) == [(10, b"a"), (11, b"b"), (12, b"c"), (13, b"d")]
+    signed = [(b.producer_id, b.base_sequence) for b in batches(fetched(topic), verify=True)]
+    assert signed == [(PRODUCER, 0), (PRODUCER, 2), (PRODUCER, 3)]
+
+
+def test_a_record_with_a_batch_that_is_too_large_appends_none_of_its_batches(topic: Topic) -> None:
+    stage(topic, inner(b"a") + inner(b"b"), inner(b"c") + inner(b"d" * 80))
+    configured(topic, **{"max.message.bytes": "100"})
+    assert outcome(copy(topic, 0))[:2] == (1, 0)
+    refused = copy(topic, 1, base_offset=2, base_sequence=2)
+    assert outcome(refused) == (0, ErrorCode.MESSAGE_TOO_LARGE, 0, 2)
+    assert [value for _, value in records(topic)] == [b"a", b"b"]
+
+
+def test_a_repeated_record_of_two_batches_is_refused_with_the_end(topic: Topic) -> None:
+    """The log may have only the first of them: who asks has to look."""
+    stage(topic, inner(b"a") + inner(b"b"))
+    assert outcome(copy(topic, 0)) == (1, 0, 0, 2)
+    assert outcome(copy(topic, 0)) == (0, ErrorCode.INVALID_PRODUCE_OFFSET, 0, 2)
+    for base in (0, 2, 5):
+        again = copy(topic, 0, base_offset=base)
+        assert outcome(again)[:2] == (0, ErrorCode.INVALID_PRODUCE_OFFSET)
+    assert records(topic) == [(0, b"a"), (1, b"b")]
+
+
 def test_a_repeated_request_appends_nothing(topic: Topic) -> None:
     stage(topic, inner(b"a"), inner(b"b"))
     assert outcome(copy(topic, 0, 1)) == outcome(copy(topic, 0, 1)) == (2, 0, 0, 2)
@@ -118,13 +146,14 @@ def test_an_offset_below_the_end_is_refused_with_the_end(topic: Topic) -> None:
     ("value", "key", "code"),
     [
         (b"no batch", KEY, ErrorCode.INVALID_RECORD),
-        (inner(b"x") + inner(b"y"), KEY, ErrorCode.INVALID_RECORD),
+        (inner(b"x") + inner(b"y") + b"?", KEY, ErrorCode.INVALID_RECORD),
+        (inner(b"x") + inner(b"y")[:-1] + b"?", KEY, ErrorCode.CORRUPT_MESSAGE),
         (inner(b"x", transactional=True, producer_id=1, base_sequence=0), KEY,
          ErrorCode.INVALID_RECORD),
         (inner(b"x")[:-1] + b"?", KEY, ErrorCode.CORRUPT_MESSAGE),
         (inner(b"x"), b"another attempt's", ErrorCode.INVALID_RECORD),
     ],
-    ids=["no batch", "two batches", "transactional", "damaged", "another key"],
+    ids=["no batch", "rest", "damaged second", "transactional", "damaged", "another key"],
 )  # fmt: skip
 def test_what_is_before_a_bad_record_is_copied(
     topic: Topic, value: bytes, key: bytes, code: int

@@ -1,4 +1,4 @@
-"""A batch in a record of another batch is found by offset and key, checked, and signed in place."""
+"""Batches in a record of another are found by offset and key, checked, and signed in place."""
 
 from __future__ import annotations
 
@@ -56,13 +56,39 @@ def test_a_batch_is_found_and_signed(codec: int, values: list[bytes], place: int
     assert [record.value for record in decode(bytes(found))] == values
 
 
-def test_a_large_batch_is_signed_where_it_lies() -> None:
-    data = outer((KEY, inner(b"x" * 100_000)), (KEY, inner(b"y")))
+@pytest.mark.parametrize("codec", [0, 1])
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    offset=st.integers(0, 2**62),
+    sequence=st.integers(0, 2**31 - 1),
+)
+def test_batches_behind_one_another_are_numbered_on(
+    codec: int, sizes: list[int], offset: int, sequence: int
+) -> None:
+    values = [[b"%d.%d" % (n, row) for row in range(size)] for n, size in enumerate(sizes)]
+    made = [inner(*rows, base_offset=n) for n, rows in enumerate(values)]
+    found = find_nested(outer((KEY, b"".join(made)), compression=codec), 100, KEY)
+    assert found is not None
+    assert (found.count, found.records) == (len(sizes), sum(sizes))
+    assert (found.size_bytes, found.largest_bytes) == (sum(map(len, made)), max(map(len, made)))
+    found.sign(offset, 12, 3, sequence)
+    for view, rows in zip(batches(bytes(found), verify=True), values, strict=True):
+        assert (view.base_offset, view.records_count) == (offset, len(rows))
+        signed = view.producer_id, view.producer_epoch, view.base_sequence
+        assert signed == (12, 3, sequence)
+        offset, sequence = offset + len(rows), (sequence + len(rows)) % 2**31
+    assert [record.value for record in decode(bytes(found))] == [v for rows in values for v in rows]
+
+
+def test_large_batches_are_signed_where_they_lie() -> None:
+    data = outer((KEY, inner(b"x" * 100_000) * 2), (KEY, inner(b"y")))
     found = find_nested(data, 100, KEY)
     assert found is not None
     found.sign(1, 2, 3, 4)
     assert bytes(found) in data
-    assert bytes(find_nested(data, 101, KEY) or b"") == inner(b"y")
+    with pytest.raises(InvalidBatchError):  # it has other bytes now than its checksum says
+        find_nested(data, 101, KEY)
+    assert bytes(find_nested(data, 101, KEY, verify=False) or b"") == inner(b"y")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +101,8 @@ def test_a_large_batch_is_signed_where_it_lies() -> None:
         ((KEY, None), 100, KEY),
         ((KEY, b""), 100, KEY),
         ((KEY, b"no batch" * 20), 100, KEY),
-        ((KEY, inner(b"x") * 2), 100, KEY),
+        ((KEY, inner(b"x") + b"?"), 100, KEY),
+        ((KEY, inner(b"x") + inner(b"y")[:-1]), 100, KEY),
         ((KEY, inner(b"x", transactional=True, producer_id=1, base_sequence=0)), 100, KEY),
     ],
 )
@@ -86,11 +113,25 @@ def test_what_is_no_batch_is_not_found(
 
 
 @pytest.mark.parametrize("at", [21, 40, 60, 65, -1])
-def test_a_damaged_batch_is_no_batch(at: int) -> None:
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_damaged_batch_is_no_batch(at: int, place: int) -> None:
     damaged = bytearray(inner(b"some value"))
     damaged[at] ^= 1
+    value = [inner(b"another")] * 2
+    value[place] = bytes(damaged)
     with pytest.raises(InvalidBatchError):
-        find_nested(outer((KEY, bytes(damaged))), 100, KEY)
+        find_nested(outer((KEY, b"".join(value))), 100, KEY)
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@given(st.data())
+def test_one_changed_byte_anywhere_behind_the_checksum_is_noticed(
+    codec: int, data: st.DataObject
+) -> None:
+    made = bytearray(outer((b"o", b"other"), (KEY, inner(b"a") + inner(b"b")), compression=codec))
+    made[data.draw(st.integers(21, len(made) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(InvalidBatchError):
+        find_nested(bytes(made), 101, KEY)
 
 
 @given(st.binary(max_size=200))

@@ -123,11 +123,13 @@ class Sink:
             made = Written(NAME, version, attempt.hex())
             for partition in range(SUNK_PARTITIONS):
                 run = StagedRun(random.randrange(1, STAGED_PARTITIONS))
-                for batch in range(random.randint(1, 3)):
-                    front = f"{version}.{number}.{task}.{batch}"
+                for piece in range(random.randint(1, 3)):
+                    front = f"{version}.{number}.{task}.{piece}"
                     rows = [f"{front}.{row}".encode() for row in range(random.randint(1, 4))]
                     key = key_of(attempt, SUNK, partition)
-                    data = build_batch(rows, timestamp=self.client.life.now_ms())
+                    cut = len(rows) // 2
+                    now_ms = self.client.life.now_ms()
+                    data = [build_batch(p, timestamp=now_ms) for p in (rows[:cut], rows[cut:]) if p]
                     run.offsets.append(await self._stage(run.partition, key, data))
                     run.counts.append(len(rows))
                     values.setdefault(partition, []).extend(rows)
@@ -135,10 +137,10 @@ class Sink:
             messages.append(made)
         return messages
 
-    async def _stage(self, partition: int, key: bytes, batch: bytes) -> int:
+    async def _stage(self, partition: int, key: bytes, values: list[bytes]) -> int:
         """Asked for until it is there; where an answer is lost, it is there twice."""
         client = self.client
-        records = b"".join(wrapped(key, batch, client.life.now_ms()))
+        records = b"".join(wrapped(key, values, client.life.now_ms()))
         while True:
             node = await client.leader(STAGED, partition)
             data = PartitionProduceData(index=partition, records=records)

@@ -19,12 +19,13 @@ from kstore.clients.admin.topics import NewTopic
 from kstore.clients.io.cluster import ClusterClient
 from kstore.errors import ErrorCode, NetworkError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink import placing
+from kstore.pipeline.sink import pieces, placing
 from kstore.pipeline.sink import tasks as sink_tasks
 from kstore.pipeline.sink.commit import commit, forget, prepare
 from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.tasks import Task
 from kstore.pipeline.sink.written import Written
+from kstore.protocol.logs.copy_batches import CopyBatchesPartitionResult
 from kstore.protocol.schema import Message
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
@@ -44,7 +45,7 @@ class Sink:
         self.topic = f"t-{uuid.uuid4().hex[:12]}"
         self.name = uuid.uuid4().hex[:12]
         admin.create_topics([NewTopic(self.topic, num_partitions=2)])
-        clients = {"bootstrap.servers": self.bootstrap, "batch.size": "300"}
+        clients = {"bootstrap.servers": self.bootstrap, "batch.size": "150"}
         self.settings = SinkSettings(clients, self.topic, exactly_once=True)
 
     def task(self, version: int, rows: range) -> Written:
@@ -65,6 +66,12 @@ class Sink:
     def own_topic(self) -> str:
         """Where it stages."""
         return f"__kstore_sink_{self.name}"
+
+
+@pytest.fixture(autouse=True)
+def pieces_of_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few rows are many pieces."""
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 200)
 
 
 @pytest.fixture
@@ -120,6 +127,34 @@ def test_batches_that_the_leader_has_not_are_moved(
     for partition in range(2):
         found = [int(r.value or b"") for r in records if r.partition == partition]
         assert found == sorted(found)
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_a_piece_of_which_the_log_has_some_batches_is_completed(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    copy, produce, left = placing.copy, placing.produce, writes  # type: ignore[attr-defined]
+
+    async def elsewhere(*args: Any) -> Any:
+        return CopyBatchesPartitionResult(source_error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def counted(*args: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _KilledError("here it ended")
+        return await produce(*args)
+
+    staged = sink.task(0, range(200))
+    monkeypatch.setattr(placing, "copy", elsewhere)
+    monkeypatch.setattr(placing, "produce", counted)
+    with pytest.raises(_KilledError):
+        sink.commit(staged)
+    monkeypatch.setattr(placing, "produce", produce)
+    monkeypatch.setattr(placing, "copy", copy)
+    assert 5 * writes < len(sink.values()) < 8 * writes, "a batch has 6 or 7 rows, a piece 2"
+    sink.commit(staged)
+    assert sink.values() == expected(range(200))
 
 
 def test_staged_records_that_others_have_replaced_are_not_written(sink: Sink) -> None:
@@ -190,7 +225,7 @@ class Interruptions:
         self.hook: Callable[[], None] = lambda: None
         self._copy = placing.copy
         monkeypatch.setattr(placing, "copy", self._counted)
-        monkeypatch.setattr(placing, "BATCHES_AT_ONCE", 1)
+        monkeypatch.setattr(placing, "PIECES_AT_ONCE", 1)
 
     def after(self, writes: int, error: type[BaseException], *, is_lost: bool) -> None:
         """The write after so many fails; is_lost: only its answer does not come."""

@@ -41,7 +41,7 @@ def test_a_second_plan_of_a_version_is_noticed() -> None:
         replace(Journal, "put", put_anyway)
 
     options = Options(brokers=3, seconds=12.0, workloads=WORKLOADS)
-    reports = [simulate(seed, options, plant) for seed in (9, 52, 66)]  # of the first 70
+    reports = [simulate(seed, options, plant) for seed in (2, 9, 56)]  # of the first 70
     assert any("exactly_once" in each for report in reports for each in report.violations)
 
 
