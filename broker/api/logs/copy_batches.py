@@ -21,7 +21,7 @@ from kstore._fast.record.nested import find_nested
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.logs.list_offsets import check_leader
 from kstore.broker.api.security.access import HasAuthorizer, allowed
-from kstore.broker.runtime.log_dirs.cold_reads import finished, read
+from kstore.broker.runtime.log_dirs.cold_reads import Slice, finished, locate, read
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log.errors import LogError
 from kstore.protocol.logs.copy_batches import (
@@ -93,7 +93,7 @@ class _Held(NamedTuple):
     partition: Partition
     start: int
     end: int
-    data: bytes
+    data: bytes | memoryview
 
     def has(self, partition: Partition, offset: int) -> bool:
         """Whether the batch contains this offset of the source."""
@@ -157,6 +157,8 @@ class _Copy:
         self._may_read = may_read
         self._deadline = deadline
         self._held: _Held | None = None
+        self._room = bytearray()
+        """What batches of the source are read into, one after the other."""
         self._epoch = NO_EPOCH
         self.appended_bytes = 0
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
@@ -234,7 +236,10 @@ class _Copy:
         is_new = held is None or not held.has(partition, offset)
         try:
             if held is None or is_new:
-                # The reading threads do it: the thread that unpacks batches never waits for a disk.
+                found = await self._read_aside(partition, offset, source.key)
+                if found is not None:
+                    return ErrorCode.NONE, found
+                # On the loop, which finds out what is wrong, and has it repaired.
                 end = partition.high_watermark
                 data, _ = await finished(read(partition.log, offset, end, 1))
                 view = next(iter(batches(data, verify=False)), None)
@@ -250,6 +255,25 @@ class _Copy:
         except (LogError, OSError):
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         return ErrorCode.INVALID_RECORD if found is None else ErrorCode.NONE, found
+
+    async def _read_aside(
+        self, partition: Partition, offset: int, key: bytes
+    ) -> NestedBatches | None:
+        """The batches, read and checked by a thread; None: not so."""
+        self._held = None
+        # The thread that unpacks batches never waits for a disk: the reading threads do.
+        place = await finished(locate(partition.log, offset, partition.high_watermark))
+        if place is None:
+            return None
+        _, _, size, start, end = place
+        if len(self._room) < size:
+            self._room = bytearray(size + size // 4)
+        data = memoryview(self._room)[:size]
+        look = partial(_read_and_find, place, data, offset, key)
+        found = await self._broker.unpacking().look(look)
+        if found is not None:
+            self._held = _Held(partition, start, end, data)
+        return found
 
     async def _append(self, found: NestedBatches, offset: int, sequence: int) -> int:
         """Append batches from the offset on; returns an error code."""
@@ -305,3 +329,18 @@ class _Copy:
         code = told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT
         if code != ErrorCode.NONE:
             result.error_code = code
+
+
+def _read_and_find(place: Slice, data: memoryview, offset: int, key: bytes) -> NestedBatches | None:
+    """In a thread: read a batch of the source, and find what is nested in it; None: it cannot be
+    read, or is not as expected.
+    """
+    path, position, size, _, _ = place
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(position)
+            if file.readinto(data) != size:
+                return None
+        return find_nested(data, offset, key)
+    except (OSError, InvalidBatchError):
+        return None

@@ -12,17 +12,19 @@ from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore._fast.disk.page_reader import ColdRead
-from kstore._fast.log.slice_checks import read_or_wait
+from kstore._fast.log.slice_checks import locate_or_wait, read_or_wait
 
 if TYPE_CHECKING:
     from kstore.log import Log
     from kstore.log.timestamps import Look
 
-__all__ = ["Reading", "finished", "read", "search_timestamp"]
+__all__ = ["Reading", "Slice", "finished", "locate", "read", "search_timestamp"]
 
 T = TypeVar("T")
 Reading = Generator[Awaitable[object], None, T]
 """A read: it yields awaitables, and returns the result."""
+Slice = tuple[str, int, int, int, int]
+"""Path, position and size, the first offset, and the one after the last."""
 MOST_WAITS = 8
 """The limit of waits for one read: data that is dropped from memory repeatedly is then read
 directly.
@@ -47,11 +49,21 @@ def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tupl
         found = read_or_wait(log.core, offset, end_offset, max_bytes, cold)
         if not isinstance(found, ColdRead):
             return found
-        cold = found
-        yield _until_done(cold)
-        if cold.problem is not None:
-            raise cold.problem
+        cold = yield from _waited(found)
     return log.core.read(offset, end_offset, max_bytes)
+
+
+def locate(log: Log, offset: int, end_offset: int) -> Reading[Slice | None]:
+    """Where the batch with this offset is, for a thread that reads it: it was in memory just now.
+    None: there is none, or its file is not one that others can open.
+    """
+    cold: ColdRead | None = None
+    for _ in range(MOST_WAITS):
+        found = locate_or_wait(log.core, offset, end_offset, cold)
+        if not isinstance(found, ColdRead):
+            return found
+        cold = yield from _waited(found)
+    return None
 
 
 def search_timestamp(
@@ -76,6 +88,13 @@ def search_timestamp(
         if index is not None:
             yield index
         given = step.find() if index is None else index.result()
+
+
+def _waited(cold: ColdRead) -> Reading[ColdRead]:
+    yield _until_done(cold)
+    if cold.problem is not None:
+        raise cold.problem
+    return cold
 
 
 def _until_done(cold: ColdRead) -> asyncio.Future[None]:

@@ -59,6 +59,7 @@ cdef class AppendPlan:
     cdef int64_t before_max_ms
     cdef int64_t after_max_ms
     cdef Verdict seen               # on the batch of the append under way; or None
+    cdef bint summed                # its batches' checksums were checked
     cdef BatchInfo* batches
     cdef int count
     cdef int room

@@ -13,7 +13,7 @@ from kstore._fast.log.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PROD
 from kstore._fast.record.batch cimport (
     BATCH_BAD_TIMESTAMP, BATCH_OK, assign_log_append_time, assign_max_timestamp,
     assign_offset_and_epoch, batch_error_code, check_batch, check_monotonic, is_compressed,
-    is_control, is_log_append_time, read_batch_header, validate_batch, validate_compressed)
+    is_control, is_log_append_time, read_batch_header, validate_compressed, validate_summed)
 from kstore._fast.record.compression cimport MAX_DECOMPRESSED_BYTES
 
 cdef enum:
@@ -82,12 +82,12 @@ cdef class AppendPlan:
                 with gil:
                     self.make_room()
             info = &self.batches[self.count]
-            if walk:
-                status = validate_batch(p, end, info)
-            elif check:
+            if check and not self.summed:
                 status = check_batch(p, end, info)
             else:
                 status = read_batch_header(p, end, info)
+            if walk and status == BATCH_OK:
+                status = validate_summed(p, info)
             # all else is good: put it right, as Kafka does
             if status == BATCH_BAD_TIMESTAMP:
                 assign_max_timestamp(p, info.max_timestamp, info.size_bytes)

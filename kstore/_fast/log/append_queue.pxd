@@ -21,6 +21,7 @@ cdef class AppendJob:
     cdef int32_t leader_epoch
     cdef int origin
     cdef Verdict seen
+    cdef bint summed                        # the batches' checksums were checked
     cdef int64_t term                       # of the log, when it was queued
     cdef int64_t number                     # among all that were queued for the log
     cdef AppendResult result                # unless there is a problem

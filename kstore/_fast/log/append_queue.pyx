@@ -57,6 +57,7 @@ cdef class AppendJob:
             self.keeps = data
             self.data = (<NestedBatches>data).data
             self.size = (<NestedBatches>data).size_bytes
+            self.summed = True
             return 0
         self.keeps = data if type(data) is bytearray else bytearray(data)
         view = view_of(self.keeps, True)
@@ -299,7 +300,8 @@ cdef class AppendQueue:
             if job.number <= core.failed_until:
                 raise OSError(EIO, "an append before it failed", core.active.path)
             core.append_seen(
-                job.data, job.size, job.leader_epoch, job.origin, job.seen, &job.result, job.term)
+                job.data, job.size, job.leader_epoch, job.origin, job.seen, &job.result, job.term,
+                job.summed)
         except Exception as problem:                # whoever asked has to know, whatever it is
             job.problem = problem
             core.failed_until = core.given

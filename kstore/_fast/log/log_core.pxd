@@ -43,9 +43,10 @@ cdef class LogCore(LockedLog):
                     AppendResult* out) except -1
     # The same for one batch that a thread has looked into, if it is compressed; a verdict without a
     # status says how much may be decompressed here. None: as append. term: from a thread that may
-    # wait, and only if the term is still that one.
+    # wait, and only if the term is still that one. summed: the checksums were checked.
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
-                         int origin, Verdict seen, AppendResult* out, int64_t term=*) except -1
+                         int origin, Verdict seen, AppendResult* out, int64_t term=*,
+                         bint summed=*) except -1
     # Client batches that lie apart, by one write. All of `may_append_pieces`; where the write fails
     # it raises, and none of them is appended.
     cdef int append_pieces(self, AppendPiece* pieces, int count, int32_t leader_epoch) except -1

@@ -94,9 +94,10 @@ cdef class LogCore(LockedLog):
 
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
                          int origin, Verdict seen, AppendResult* out,
-                         int64_t term=NO_TERM) except -1:
+                         int64_t term=NO_TERM, bint summed=False) except -1:
         self.acquire()
         self.plan.seen = seen
+        self.plan.summed = summed
         self.patient = term != NO_TERM
         try:
             if term != NO_TERM and term != self.term:
@@ -107,7 +108,7 @@ cdef class LogCore(LockedLog):
                     data, size_bytes, leader_epoch, origin, False, self.now_ms(), out)
         finally:
             self.plan.seen = None
-            self.patient = False
+            self.plan.summed = self.patient = False
             self.release()
         if self.on_append is not None and out.error_code == NONE:
             self.on_append()

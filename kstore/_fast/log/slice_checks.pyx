@@ -247,6 +247,17 @@ def read_or_wait(
     LogView log not None, int64_t offset, int64_t max_offset, int64_t max_bytes, ColdRead seen=None
 ):
     """As log.read(), or what has to be brought into memory first."""
+    return find_or_wait(log, offset, max_offset, max_bytes, seen, False)
+
+
+def locate_or_wait(LogView log not None, int64_t offset, int64_t max_offset, ColdRead seen=None):
+    """As log.slice_at() for one batch, or what has to be brought into memory first."""
+    return find_or_wait(log, offset, max_offset, 1, seen, True)
+
+
+cdef object find_or_wait(
+    LogView log, int64_t offset, int64_t max_offset, int64_t max_bytes, ColdRead seen, bint aside
+):
     cdef Slice found
     cdef bint out_of_range
     cdef int64_t size
@@ -263,7 +274,11 @@ def read_or_wait(
                     and found.size_bytes > size \
                     and readable_bytes(log, offset, found.size_bytes, seen) < found.size_bytes:
                 cold = read_in_slice(log, offset, found.size_bytes, None)
-        return log.read(offset, max_offset, max_bytes) if cold is None else cold
+        if cold is not None:
+            return cold
+        if not aside:
+            return log.read(offset, max_offset, max_bytes)
+        return log.slice_at(offset, max_offset, 1) if log.active.file().plain else None
     except NotInMemory as lacking:
         return bring_in(lacking, None)
     finally:

@@ -71,6 +71,8 @@ cdef int read_batch_header(const uint8_t* p, const uint8_t* end, BatchInfo* out)
 # last: all else is good and out.max_timestamp is the records' true maximum, so a caller may do as
 # Kafka does and put it right (assign_max_timestamp) instead of refusing the batch.
 cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
+# The same after check_batch, or where the CRC is known to be right and the header was read.
+cdef int validate_summed(const uint8_t* p, BatchInfo* out) noexcept nogil
 
 # The same walk over decompressed record bytes. Takes the GIL (cramjam); bounded by
 # max_decompressed_bytes.

@@ -119,10 +119,13 @@ cdef inline int _check_producer(const BatchInfo* info) noexcept nogil:
 
 
 cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil:
-    cdef int64_t max_timestamp
     cdef int status = check_batch(p, end, out)
-    if status != BATCH_OK:
-        return status
+    return validate_summed(p, out) if status == BATCH_OK else status
+
+
+cdef int validate_summed(const uint8_t* p, BatchInfo* out) noexcept nogil:
+    cdef int64_t max_timestamp
+    cdef int status
     if (out.attributes & COMPRESSION_MASK) > COMPRESSION_ZSTD:
         return BATCH_BAD_ATTRIBUTES
     status = _check_count(out)

@@ -2,6 +2,8 @@
 
 from typing import final
 
+from typing_extensions import Buffer
+
 @final
 class NestedBatches:
     """The batches, one after the other, in place in the bytes in which they were found."""
@@ -19,7 +21,7 @@ class NestedBatches:
     def __bytes__(self) -> bytes: ...
 
 def find_nested(
-    outer: bytes, offset: int, key: bytes, *, verify: bool = True
+    outer: Buffer, offset: int, key: bytes, *, verify: bool = True
 ) -> NestedBatches | None:
     """The batches that are the value of the record at this offset with this key, if it is nothing
     else, and none of them is transactional or of control records. ``outer`` is a batch that nobody

@@ -185,29 +185,28 @@ cdef int check_nested(NestedBatches found, const uint8_t* p, const uint8_t* end)
     return BATCH_OK if found.count else NO_BATCHES
 
 
-def find_nested(bytes outer not None, int64_t offset, bytes key not None, *, bint verify=True):
+def find_nested(outer not None, int64_t offset, bytes key not None, *, bint verify=True):
     """See nested.pyi."""
     cdef BatchInfo info
-    cdef const uint8_t* p = <const uint8_t*><const char*>outer
-    cdef const uint8_t* end = p + len(outer)
+    cdef MemoryView view = view_of(outer)
+    cdef const uint8_t* p = view.data
+    cdef const uint8_t* end = p + view.size
     cdef const uint8_t* checked
     cdef const uint8_t* wanted = <const uint8_t*><const char*>key
     cdef Py_ssize_t key_size = len(key)
     cdef Py_ssize_t size
-    cdef MemoryView view
     cdef NestedBatches found = NestedBatches.__new__(NestedBatches)
     cdef int status = read_batch_header(p, end, &info)
     if status != BATCH_OK:
         raise InvalidBatchError(status, 0)
-    found.keeps = outer
+    found.keeps = view
     checked = p + BATCH_CRC_START
     end = p + info.size_bytes
     if is_compressed(&info):
         if verify:
             verify_all(checked, end, info.crc)
             verify = False
-        found.keeps = decompressed_records(p, &info, 0)
-        view = view_of(found.keeps)
+        view = found.keeps = view_of(decompressed_records(p, &info, 0))
         p = view.data
         end = p + view.size
     else:

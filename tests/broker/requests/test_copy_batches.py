@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.record.builder import build_batch
+from kstore._fast.record.crc32c import checksum
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.copy_batches import (
     CopyBatchesPartition,
@@ -19,6 +20,7 @@ from kstore.protocol.logs.copy_batches import (
 )
 from kstore.record import batches, decode
 from tests.broker.requests.test_extensions import TIME, Topic, configured, topic
+from tests.conformance.kstore_broker import KstoreBroker
 from tests.record_requests import fetch_request, only
 
 __all__ = ["topic"]
@@ -214,6 +216,27 @@ def test_the_offset_that_a_stored_batch_claims_does_not_matter(topic: Topic) -> 
     stage(topic, inner(b"a", b"b", base_offset=2**63 - 1), inner(b"c", base_offset=7))
     assert outcome(copy(topic, 0, 1)) == (2, 0, 0, 3)
     assert [offset for offset, _ in records(topic)] == [0, 1, 2]
+
+
+def test_a_batch_whose_checksum_is_right_and_records_are_wrong_is_refused(topic: Topic) -> None:
+    wrong = bytearray(inner(b"b"))
+    wrong[-5] += 2  # the offset delta of its record
+    wrong[17:21] = checksum(wrong[21:]).to_bytes(4)
+    stage(topic, inner(b"a"), inner(b"c") + bytes(wrong))
+    assert outcome(copy(topic, 0, 1)) == (1, ErrorCode.INVALID_RECORD, 0, 1)
+    assert records(topic) == [(0, b"a")]
+
+
+def test_what_the_disk_has_changed_is_not_copied(topic: Topic, running: KstoreBroker) -> None:
+    stage(topic, inner(b"a"))
+    stage(topic, inner(b"changed"))
+    path = running.log_dir / f"{topic.name}-1" / f"{0:020}.log"
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(data.index(b"changed"))
+        file.write(b"C")
+    assert outcome(copy(topic, 0, 1)) == (1, 0, ErrorCode.KAFKA_STORAGE_ERROR, 1)
+    assert records(topic) == [(0, b"a")]
 
 
 def test_many_partitions_of_a_request_are_copied_to_in_turns(topic: Topic) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kstore._fast.disk.page_cache import is_resident
 from kstore.broker.runtime.coordinators.partitions import LARGE_BYTES, read_records
+from kstore.broker.runtime.log_dirs.cold_reads import finished, locate
 from kstore.log import Log, open_log_dir
 
 pytestmark = pytest.mark.on_disk
@@ -17,11 +20,14 @@ pytestmark = pytest.mark.on_disk
 RECORDS = 64
 
 
-def test_a_cold_log_is_read_whole_and_the_loop_waits_for_no_disk(tmp_path: Path) -> None:
-    with open_log_dir(tmp_path) as first:
+def read_cold(folder: Path, reading: Callable[[Log], Awaitable[Any]]) -> tuple[Any, Any, int]:
+    """What a loop that must not wait reads of a log that is not in memory, what is read of it
+    again, and the number of reads by threads; skips where a system drops nothing.
+    """
+    with open_log_dir(folder) as first:
         for number in range(50):
             first.log("t").append(b"%d" % number + b"x" * 20_000)
-    log_dir = open_log_dir(tmp_path)
+    log_dir = open_log_dir(folder)
     log = log_dir.log("t")
     descriptor = os.open(log.segments[-1].path, os.O_RDWR)
     os.fsync(descriptor)
@@ -29,19 +35,45 @@ def test_a_cold_log_is_read_whole_and_the_loop_waits_for_no_disk(tmp_path: Path)
     dropped = is_resident(descriptor, 0, os.fstat(descriptor).st_size) is False
     os.close(descriptor)
 
-    async def load() -> list[bytes]:
+    async def load() -> tuple[Any, Any]:
         loop = asyncio.get_running_loop()
         log_dir.pages.serve(loop.add_reader, loop.remove_reader)
-        found = [record.value async for record in read_records(log)]
+        found = await reading(log)
         log_dir.pages.end()
-        return found
+        return found, await reading(log)
 
-    found = asyncio.run(load())
+    found, again = asyncio.run(load())
     reads = log_dir.pages.cold_reads
     log_dir.close()
-    assert found == [b"%d" % number + b"x" * 20_000 for number in range(50)]
     if not dropped:
+        assert found == again
         pytest.skip("this system does not say what is in the page cache, or drops nothing")
+    return found, again, reads
+
+
+def test_a_cold_log_is_read_whole_and_the_loop_waits_for_no_disk(tmp_path: Path) -> None:
+    async def values(log: Log) -> list[bytes]:
+        return [record.value async for record in read_records(log)]
+
+    found, _, reads = read_cold(tmp_path, values)
+    assert found == [b"%d" % number + b"x" * 20_000 for number in range(50)]
+    assert reads > 0
+
+
+def test_a_cold_batch_is_in_memory_when_it_was_located(tmp_path: Path) -> None:
+    async def place(log: Log) -> tuple[Any, bool | None]:
+        found = await finished(locate(log, 30, log.log_end_offset))
+        assert found is not None
+        path, position, size, *offsets = found
+        assert offsets == [30, 31]
+        descriptor = os.open(path, os.O_RDONLY)
+        there = is_resident(descriptor, position, size)
+        os.close(descriptor)
+        return found, there
+
+    found, again, reads = read_cold(tmp_path, place)
+    assert found == again
+    assert found[1] is not False
     assert reads > 0
 
 
