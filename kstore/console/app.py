@@ -161,7 +161,7 @@ class _Guard:
 
     def _problem(self, method: str, headers: Headers) -> str:
         """Why a request is refused: a foreign host name (DNS rebinding), or another site's page."""
-        if self._key and not hmac.compare_digest(headers.get(PROXY_HEADER, ""), self._key):
+        if self._key and not _equal(headers.get(PROXY_HEADER, ""), self._key):
             return "only the broker may use this address; send the request to the broker"
         host = headers.get("host", "")
         if self._local_only and not _is_loopback(host):
@@ -174,6 +174,10 @@ class _Guard:
         if origin is not None and urlsplit(origin).netloc != host:
             return f"{origin[:200]} is not allowed to change anything"
         return ""
+
+
+def _equal(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
 def _is_loopback(host: str) -> bool:
@@ -226,7 +230,7 @@ class _Console:
         return answer
 
     def _may_change(self, page: Page) -> None:
-        if not hmac.compare_digest(page.form.get("csrf", ""), page.session.csrf):
+        if not _equal(page.form.get("csrf", ""), page.session.csrf):
             raise PageError("the form is from another session: go back, reload and try again", 403)
         if self._settings.read_only:
             raise PageError("this console is read-only", 403)
@@ -278,7 +282,7 @@ class _Console:
         """POST /ui/logout."""
         session = self._session(request)
         form = await form_of(request)
-        if session is not None and hmac.compare_digest(form.get("csrf", ""), session.csrf):
+        if session is not None and _equal(form.get("csrf", ""), session.csrf):
             await self._sessions.log_out(session)
         answer = RedirectResponse("/ui/login", 303)
         answer.delete_cookie(_cookie(request))
