@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.order import FilesAndOneSpark, long_files_first
+from tests.order import FilesAndOneSpark, long_files_first, read_files_late
 from tests.times import QUICK_S, TestTimes
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ REAL_PROCESSES = (
     "pipeline", "soak", "testing", "upgrade",
 )  # fmt: skip
 PURE = ("broker/state",)
+TRIES_FEWER: set[Any] = set()
+"""Properties and state machines whose examples are fewer than they say."""
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("kstore"), max_examples=25)
@@ -144,6 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "TEST_TIMES" in os.environ:
         times = TestTimes(Path(os.environ["TEST_TIMES"]), QUICK_S if is_quick else math.inf)
         config.pluginmanager.register(times, "test-times")
+    read_files_late(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -174,9 +177,10 @@ def try_fewer_examples(items: list[pytest.Item]) -> None:
         owners[item.function] = "_hypothesis_internal_use_settings"
     for owner, name in owners.items():
         wanted = getattr(owner, name, None)
-        if isinstance(wanted, settings):
+        if isinstance(wanted, settings) and owner not in TRIES_FEWER:
             few = max(wanted.max_examples // 4, min(wanted.max_examples, 5))
             setattr(owner, name, settings(wanted, max_examples=few))
+            TRIES_FEWER.add(owner)  # files that share it are collected one by one
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -187,7 +191,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "not slow" in config.option.markexpr:
         try_fewer_examples(items)
     long_files_first(items)
-    gc.freeze()  # thousands of items stay to the end: the collector need not walk them again
+    gc.freeze()  # items and modules stay to the end: the collector need not walk them again
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
     for item in items:

@@ -1,20 +1,39 @@
-"""Which tests run first, and which run on the same of xdist's workers."""
+"""Which tests run first, which run on the same of xdist's workers, and when a worker reads them.
+
+With xdist's `--dist loadfile`, a worker imports and collects a file when it runs it. By itself
+each worker collects all files before the first test, most of them for nothing: 7 seconds of CPU for
+each worker. What is distributed is one item for a file, which runs the file's tests. Marks (-m) and
+names (-k) choose among the tests, so a file may have none. Where single tests are asked for
+(`file::test`, `--lf`), and without workers, pytest collects as it always does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
 ROOT = Path(__file__).resolve().parent.parent
+ASKED = "kstore_whole_files"
+"""The name under which a worker is told."""
 
 
 @cache
-def uses_spark(file: str) -> bool:
-    """Whether tests of this file run on the session's Spark."""
-    return "spark: SparkSession" in (ROOT / file).read_text(encoding="utf-8")
+def rank(file: Path) -> int:
+    """0: tests on the session's Spark, 1: slow tests of JVMs, 2: slow ones or JVMs, 3: others."""
+    text = file.read_text(encoding="utf-8")
+    is_slow, is_java = (f"mark.{name}" in text for name in ("slow", "java"))
+    if "spark: SparkSession" in text:
+        return 0
+    return 1 if is_slow and is_java else 2 if is_slow or is_java else 3
 
 
 class FilesAndOneSpark(LoadFileScheduling):
@@ -24,18 +43,123 @@ class FilesAndOneSpark(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "spark" if uses_spark(file) else file
+        return file if rank(ROOT / file) else "spark"
 
 
 def long_files_first(items: list[pytest.Item]) -> None:
     """Sort: tests on Spark, then files with slow tests of JVMs, then other slow ones. Workers that
     take file after file are then done at about the same time.
     """
-    ranks: dict[Path, int] = {}
-    for item in items:
-        is_slow, is_java = (item.get_closest_marker(name) for name in ("slow", "java"))
-        rank = 1 if is_slow and is_java else 2 if is_slow or is_java else 3
-        if item.path not in ranks and uses_spark(item.path.relative_to(ROOT).as_posix()):
-            rank = 0
-        ranks[item.path] = min(rank, ranks.get(item.path, 3))
-    items.sort(key=lambda item: ranks[item.path])
+    items.sort(key=lambda item: rank(item.path))
+
+
+def read_files_late(config: pytest.Config) -> None:
+    """Before the session: the plugin of a worker, or of the process that starts the workers."""
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        if ASKED in workerinput:
+            config.pluginmanager.register(Worker(), "whole-files")
+    elif (
+        config.getoption("tx", None)
+        and config.getoption("dist") == "loadfile"
+        and not config.getoption("lf", False)
+        and not any("::" in asked for asked in config.args)
+    ):
+        config.pluginmanager.register(Starter(), "whole-files")
+
+
+class WholeFile(pytest.Item):
+    """What is distributed for a file; its tests run in its place."""
+
+    def runtest(self) -> None:
+        """Not called: `Worker` runs the tests."""
+        raise NotImplementedError
+
+
+class UnreadFile(pytest.File):
+    """A test file that is not imported yet."""
+
+    def collect(self) -> Generator[WholeFile, None, None]:
+        """One item, without a look into the file."""
+        yield WholeFile.from_parent(self, name="all")
+
+
+class Worker:
+    """Collects files without reading them, and each one's tests when it is the file's turn."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Collector:
+        """Instead of a module."""
+        return UnreadFile.from_parent(parent, path=module_path)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Marks and names of tests say nothing about a file that is not read yet."""
+        files = [item for item in items if isinstance(item, WholeFile)]
+        items[:] = [item for item in items if not isinstance(item, WholeFile)]
+        yield
+        long_files_first(files)
+        items += files
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
+        """Run the file's tests as if pytest had collected them before."""
+        if not isinstance(item, WholeFile):
+            return None
+        session, hook = item.session, item.config.hook
+        folder = item.getparent(UnreadFile).parent  # type: ignore[union-attr]
+        tests = list(session.genitems(pytest.Module.from_parent(folder, path=item.path)))
+        hook.pytest_collection_modifyitems(session=session, config=item.config, items=tests)
+        if not tests:  # else the last one's teardown does it
+            session._setupstate.teardown_exact(nextitem)
+        place = session.items.index(item)
+        for test, following in pairwise([*tests, nextitem]):
+            assert test is not None
+            session.items[place] = (
+                test  # xdist compares what is reported with what it has asked for
+            )
+            test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
+            if session.shouldfail or session.shouldstop:
+                break
+        session.items[place] = item
+        return True
+
+
+class Starter:
+    """Tells workers to collect so. The percentage that pytest shows is that of files: how many
+    tests there are is known at the end.
+    """
+
+    def __init__(self) -> None:
+        self._files = 0
+        self._begun: set[str] = set()
+        self._tests: set[str] = set()
+        self._session: pytest.Session | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remember whom to tell how many tests there are."""
+        self._session = session
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Tell a worker, before it starts."""
+        node.workerinput[ASKED] = True
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """All workers have the same files."""
+        self._files = len(ids)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Estimate the number of tests from what is there of the files begun."""
+        self._tests.add(report.nodeid)
+        self._begun.add(report.nodeid.partition("::")[0])
+        assert self._session is not None
+        self._session.testscollected = len(self._tests) * self._files // len(self._begun)

@@ -53,13 +53,15 @@ class TestTimes:
         self._files: dict[str, Counter[str]] = {}
         self._tests: dict[str, Counter[str]] = {}
         self._before, self._living = now(), 0.0
-        self._measures = self._is_last = False
+        self._measures, self._is_last = False, True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
         """Processes that live on are asked only at a file's end: it means reading all of /proc."""
-        if not self._measures:  # what was before is the collection of all tests
-            self._measures, self._before, self._living = True, now(), of_living()
+        if not self._measures:
+            self._measures, self._living = True, of_living()
+        if self._is_last:  # what was before this file is its collection, or that of all
+            self._before = now()
         self._is_last = nextitem is None or nextitem.path != item.path
         return (yield)
 
