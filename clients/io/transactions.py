@@ -248,7 +248,7 @@ class Transactions:
 
     async def _end(self, *, committed: bool) -> None:
         machine, state = self.machine, self._producer.state
-        if machine.has_begun:
+        if machine.has_begun and not machine.is_ended:
             request = EndTxnRequest(
                 transactional_id=self._id,
                 producer_id=state.producer_id,
@@ -260,6 +260,7 @@ class Transactions:
                 TRANSACTION, self._id, request, _code_of(EndTxnResponse), at_most=at_most
             )
             assert isinstance(answer, EndTxnResponse)
+            machine.is_ended = True
             if answer.producer_id >= 0:
                 state.take(answer.producer_id, answer.producer_epoch)
         if not committed and machine.has_begun and not machine.version_2:

@@ -21,7 +21,6 @@ from kstore.clients.compat.confluent.model import (
     TopicPartition,
 )
 from kstore.clients.compat.confluent.settings import settings_of
-from kstore.clients.core.producer.transactions import TxnState
 from kstore.clients.producer import Delivery
 from kstore.clients.producer import Producer as KstoreProducer
 from kstore.errors import KafkaError as ProtocolKafkaError
@@ -390,11 +389,10 @@ class Producer(Client):
             with self._lock:  # messages of topics that are not known yet belong to the transaction
                 if not self._lock.wait_for(lambda: not self._waiting, timeout=limit):
                     raise _too_late(limit)
-        transactions = self._producer._shell.need_transactions()
 
         async def run() -> None:
             async with asyncio.timeout(None if until is None else until - time.monotonic()):
-                await call(transactions)
+                await call(self._producer._shell.need_transactions())
 
         try:
             self._producer._thread.run(run())
@@ -402,12 +400,10 @@ class Producer(Client):
             raise _too_late(limit) from None
         except (ProtocolKafkaError, ValueError, RuntimeError) as error:
             found = error_of(error)
-            aborts = transactions.machine.state is TxnState.ABORTABLE
-            can_retry = found.retriable() and not aborts
-            if isinstance(error, ProtocolKafkaError):
-                aborts = not found.fatal() and not can_retry
+            is_protocols = isinstance(error, ProtocolKafkaError)
+            aborts = is_protocols and not found.fatal() and not found.retriable()
             raise KafkaException(
-                KafkaError(found.code(), found.str(), found.fatal(), can_retry, aborts)
+                KafkaError(found.code(), found.str(), found.fatal(), found.retriable(), aborts)
             ) from None
 
     # ---- the cluster, close ----

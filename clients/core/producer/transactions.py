@@ -17,6 +17,7 @@ from kstore.errors import (
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
+    TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
 )
@@ -66,6 +67,8 @@ class TransactionMachine:
         """Partitions that must be added at the coordinator before records are sent to them."""
         self.has_begun = False
         """The coordinator may know the transaction: it must be ended there."""
+        self.is_ended = False
+        """The coordinator has ended it; without version 2 the next epoch may still be missing."""
 
     def gate(self) -> Exception | None:
         """Why records are refused; None if they are not."""
@@ -74,8 +77,12 @@ class TransactionMachine:
         return self.failure()
 
     def failure(self) -> Exception:
-        """The error for a call that the state does not allow."""
+        """The error for a call that the state does not allow. It is not retriable: if a record's
+        error is, the call is of no more use before the transaction is aborted.
+        """
         if self.error is not None and self.state in {TxnState.ABORTABLE, TxnState.FATAL}:
+            if isinstance(self.error, KafkaError) and self.error.retriable:
+                return TransactionAbortableError(f"the transaction must be aborted: {self.error}")
             return type(self.error)(*self.error.args)
         return InvalidTxnStateError(self.state.value)
 
@@ -89,7 +96,7 @@ class TransactionMachine:
         self.state, self.error = TxnState.READY, None
         self.added.clear()
         self.pending.clear()
-        self.has_begun = False
+        self.has_begun = self.is_ended = False
 
     def begin(self, *, version_2: bool) -> None:
         """A transaction begins. Raises InvalidTxnStateError or the error of the state."""
