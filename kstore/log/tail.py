@@ -111,7 +111,17 @@ class Tail:
             raise OffsetOutOfRangeError(
                 str(log.topic_partition), offset, core.log_start_offset, core.log_end_offset
             )
-        return offset < (core.last_stable_offset if committed else core.high_watermark)
+        end = core.last_stable_offset if committed else core.high_watermark
+        return offset < end and not self._is_last_gap(offset)
+
+    def _is_last_gap(self, offset: int) -> bool:
+        """Whether no record follows, although the log end is above the offset: a log that was
+        truncated in a gap between offsets ends there, and not after its last record.
+        """
+        for segment in reversed(self._log.core.segments):
+            if segment.size_bytes:
+                return offset >= segment.next_offset
+        return True
 
     def _wait_for_appends(self, offset: int, deadline: float | None, committed: bool) -> bool:
         with self._changed:

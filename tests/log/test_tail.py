@@ -268,6 +268,24 @@ def test_a_signal_does_not_end_the_waiting(tmp_path: Path) -> None:
         watch.close()
 
 
+def test_a_log_that_ends_in_a_gap_is_waited_for(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path) as log:
+        log.append_many([b"x"] * 5)
+        log.append_at(1000, [b"y"])
+        assert log.truncate(500) == 500
+        reader = kstore.open_log(tmp_path, read_only=True)
+        for each in (log, reader):
+            assert [record.offset for record in each.follow(timeout=0.05)] == [0, 1, 2, 3, 4]
+            assert not each.wait(5, 0.01)
+        cursor = log.cursor("reader")
+        assert len(cursor.poll()) == 5
+        thread = later(lambda: log.append(b"z"))
+        assert [record.offset for record in cursor.poll(timeout=30)] == [500]
+        thread.join()
+        assert reader.wait(5, 30)
+        reader.close()
+
+
 def test_asyncio_follows_the_log(tmp_path: Path) -> None:
     async def follow(log: Log, count: int, offset: int | None) -> list[bytes | None]:
         found = []
