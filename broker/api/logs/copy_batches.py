@@ -93,7 +93,7 @@ class _Held(NamedTuple):
     partition: Partition
     start: int
     end: int
-    data: bytes | memoryview
+    data: bytes | bytearray
 
     def has(self, partition: Partition, offset: int) -> bool:
         """Whether the batch contains this offset of the source."""
@@ -268,11 +268,10 @@ class _Copy:
         _, _, size, start, end = place
         if len(self._room) < size:
             self._room = bytearray(size + size // 4)
-        data = memoryview(self._room)[:size]
-        look = partial(_read_and_find, place, data, offset, key)
+        look = partial(_read_and_find, place, self._room, offset, key)
         found = await self._broker.unpacking().look(look)
         if found is not None:
-            self._held = _Held(partition, start, end, data)
+            self._held = _Held(partition, start, end, self._room)
         return found
 
     async def _append(self, found: NestedBatches, offset: int, sequence: int) -> int:
@@ -331,7 +330,7 @@ class _Copy:
             result.error_code = code
 
 
-def _read_and_find(place: Slice, data: memoryview, offset: int, key: bytes) -> NestedBatches | None:
+def _read_and_find(place: Slice, room: bytearray, offset: int, key: bytes) -> NestedBatches | None:
     """In a thread: read a batch of the source, and find what is nested in it; None: it cannot be
     read, or is not as expected.
     """
@@ -339,8 +338,8 @@ def _read_and_find(place: Slice, data: memoryview, offset: int, key: bytes) -> N
     try:
         with open(path, "rb", buffering=0) as file:
             file.seek(position)
-            if file.readinto(data) != size:
+            if file.readinto(memoryview(room)[:size]) != size:
                 return None
-        return find_nested(data, offset, key)
+        return find_nested(room, offset, key, size=size)
     except (OSError, InvalidBatchError):
         return None

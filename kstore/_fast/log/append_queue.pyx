@@ -94,7 +94,9 @@ cdef class CallbackJob(AppendJob):
     """An append that calls back."""
 
     cdef int go_on(self) except -1:
-        self.callback(self)
+        callback, self.callback = self.callback, None       # it may keep this job: no cycle
+        self.keeps = None
+        callback(self)
         return 0
 
 

@@ -2,8 +2,6 @@
 
 from typing import final
 
-from typing_extensions import Buffer
-
 @final
 class NestedBatches:
     """The batches, one after the other, in place in the bytes in which they were found."""
@@ -21,12 +19,18 @@ class NestedBatches:
     def __bytes__(self) -> bytes: ...
 
 def find_nested(
-    outer: Buffer, offset: int, key: bytes, *, verify: bool = True
+    outer: bytes | bytearray,
+    offset: int,
+    key: bytes,
+    *,
+    verify: bool = True,
+    size: int = 0x7FFFFFFF,
 ) -> NestedBatches | None:
     """The batches that are the value of the record at this offset with this key, if it is nothing
     else, and none of them is transactional or of control records. ``outer`` is a batch that nobody
-    else uses: those that are found are signed in it. Raises InvalidBatchError for damage.
-    ``verify=False``: the checksum of ``outer`` is not looked at; others in it may be signed.
+    else uses or resizes, in its first ``size`` bytes: those that are found are signed in it. Raises
+    InvalidBatchError for damage. ``verify=False``: the checksum of ``outer`` is not looked at;
+    others in it may be signed.
 
     Goes over the bytes without the GIL: for threads.
     """

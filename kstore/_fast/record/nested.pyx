@@ -5,6 +5,8 @@ Checksums of parts that lie behind one another are combined, so that the records
 for the checksum of the batch around them and their own, old and new.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
@@ -185,28 +187,31 @@ cdef int check_nested(NestedBatches found, const uint8_t* p, const uint8_t* end)
     return BATCH_OK if found.count else NO_BATCHES
 
 
-def find_nested(outer not None, int64_t offset, bytes key not None, *, bint verify=True):
+def find_nested(outer not None, int64_t offset, bytes key not None, *, bint verify=True,
+                Py_ssize_t size=MOST_RECORDS):
     """See nested.pyi."""
+    # No view: a garbage collection that finds one in a cycle crashes Python 3.11.
     cdef BatchInfo info
-    cdef MemoryView view = view_of(outer)
-    cdef const uint8_t* p = view.data
-    cdef const uint8_t* end = p + view.size
+    cdef const uint8_t* p = <const uint8_t*>(
+        PyByteArray_AS_STRING(outer) if type(outer) is bytearray else PyBytes_AsString(outer))
+    cdef const uint8_t* end = p + min(size, <Py_ssize_t>len(outer))
     cdef const uint8_t* checked
     cdef const uint8_t* wanted = <const uint8_t*><const char*>key
     cdef Py_ssize_t key_size = len(key)
-    cdef Py_ssize_t size
+    cdef MemoryView view
     cdef NestedBatches found = NestedBatches.__new__(NestedBatches)
     cdef int status = read_batch_header(p, end, &info)
     if status != BATCH_OK:
         raise InvalidBatchError(status, 0)
-    found.keeps = view
+    found.keeps = outer
     checked = p + BATCH_CRC_START
     end = p + info.size_bytes
     if is_compressed(&info):
         if verify:
             verify_all(checked, end, info.crc)
             verify = False
-        view = found.keeps = view_of(decompressed_records(p, &info, 0))
+        found.keeps = decompressed_records(p, &info, 0)
+        view = view_of(found.keeps)
         p = view.data
         end = p + view.size
     else:

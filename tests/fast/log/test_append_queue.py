@@ -5,11 +5,13 @@ is told of one that hangs.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
@@ -110,6 +112,31 @@ def test_appends_of_one_log_are_in_order_and_all_are_told(log_dir: LogDir, loop:
     assert [job.base_offset for job in loop.until(6)] == [0, 1, 2, 3, 4, 5]
     assert values(log) == [bytes([i]) * size for i, size in enumerate(sizes)]
     assert log.core.queued == 0
+
+
+class Kept:
+    """Keeps the job that it is called with, as the result of a future is kept."""
+
+    job: CallbackJob | None = None
+
+    def keep(self, job: CallbackJob) -> None:
+        self.job = job
+
+
+def test_a_callback_that_keeps_its_job_is_no_cycle(log_dir: LogDir, loop: Loop) -> None:
+    """Or the memory of the append would wait for a garbage collection."""
+    log, kept = log_dir.log("t"), Kept()
+    there = weakref.ref(kept)
+    gc.disable()
+    try:
+        log.log_dir.appends.append(log.core, batch(b"x"), 0, "client", kept.keep)
+        while kept.job is None:
+            loop.calls.get(timeout=WAIT_S)()
+        assert kept.job.base_offset == 0
+        del kept
+        assert there() is None
+    finally:
+        gc.enable()
 
 
 def test_held_appends_of_one_log_wait_for_their_release_in_order(
