@@ -6,14 +6,15 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kstore._fast.log.log_core import LogCore
 from kstore._fast.log.log_segment import LogSegment
 from kstore.log import timestamps
+from kstore.log.errors import CorruptLogError
 from kstore.log.local.local_log import LocalLog
 from kstore.log.local.recovery_report import Loss, RecoveryReport
-from kstore.log.recovery.opening import refresh
+from kstore.log.recovery.opening import TRIES, refresh
 from kstore.log.settings import LogConfig
 from kstore.log.tail import Tail
 from kstore.types import TopicPartition
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadableLog"]
 
+T = TypeVar("T")
 _READ_BYTES = 1 << 20
 LOOK_SECONDS = 0.25  # how long a thread continues to wait after its coroutine was cancelled
 _ITERATE_BYTES = 128 * 1024  # fits in a CPU cache
@@ -145,13 +147,25 @@ class ReadableLog:
             raise local.closed_error()
         if self._is_shared and offset >= self.core.high_watermark:
             self.refresh()
-        try:
+        if not self._is_shared:
             return self.core.read(offset, self._limit(isolation), max_bytes)
-        except FileNotFoundError:
-            if not self._is_shared:
-                raise
-        self.refresh()  # another process has deleted the segment meanwhile
-        return self.core.read(offset, self._limit(isolation), max_bytes)
+        return self._beside_writers(
+            lambda: self.core.read(offset, self._limit(isolation), max_bytes)
+        )
+
+    def _beside_writers(self, look: Callable[[], T]) -> T:
+        """What ``look`` finds. If another process has deleted or compacted a segment, it looks
+        again.
+        """
+        for _ in range(TRIES if self._is_shared else 0):
+            known = self.core.segments
+            try:
+                return look()
+            except (FileNotFoundError, CorruptLogError):
+                self.refresh()
+                if self.core.segments is known:
+                    break
+        return look()
 
     def read_batches(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
@@ -239,7 +253,9 @@ class ReadableLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time in ms, or None."""
-        return timestamps.offset_for_timestamp(self.local, timestamp_ms)
+        return self._beside_writers(
+            lambda: timestamps.offset_for_timestamp(self.local, timestamp_ms)
+        )
 
     def largest_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the largest timestamp; None for an empty
