@@ -165,7 +165,8 @@ class Topics:
         self._finish_deletions(found)
         self._finish_expansions()
         loaded: list[TopicImage] = []
-        for topic in znodes.read_topics(self._store):
+        # Older versions stored that a partition in a failed log dir had no leader.
+        for topic in map(_whole, znodes.read_topics(self._store)):
             for index, topic_id in found.pop(topic.name, {}).items():
                 foreign = topic_id is not None and topic_id != topic.topic_id
                 if foreign or index >= len(topic.partitions):

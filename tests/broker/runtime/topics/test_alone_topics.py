@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -358,3 +359,19 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(tmp_path: Path) -> None:
         }  # fmt: skip
 
     in_world(tmp_path, story)
+
+
+def test_a_partition_that_an_older_version_stored_without_a_leader_has_one(tmp_path: Path) -> None:
+    async def before(world: World) -> None:
+        await made(world)
+        path = "/brokers/topics/t/partitions/1/state"
+        data, version = world.broker.store.get(path)
+        state = json.loads(data) | {"leader": -1}
+        world.broker.store.set(path, json.dumps(state).encode(), version)
+
+    async def after(world: World) -> None:
+        leader = world.broker.node.node_id
+        assert [each.leader for each in shown(world).partitions] == [leader] * 3
+
+    in_world(tmp_path, before)
+    in_world(tmp_path, after)
