@@ -100,12 +100,19 @@ async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -
 def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.table.partition(topic.encode(), asked.partition)
     code = check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
-    if partition is not None and asked.visible_only and partition.appends_queued:
-        code = ErrorCode.OFFSET_NOT_AVAILABLE  # records that wait for the disk may have it
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
-    if partition is not None and code == ErrorCode.NONE:
-        found = partition.end_offset_for_epoch(asked.leader_epoch)
-        answer.leader_epoch, answer.end_offset = found
+    if partition is None or code != ErrorCode.NONE:
+        return answer
+    # Before the end is looked up: a thread may append meanwhile.
+    queued, log_end = partition.appends_queued, partition.log_end_offset
+    epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
+    # Records that wait for the disk keep the epoch in which they came: if it has ended, they still
+    # belong before its end.
+    grows = asked.leader_epoch < partition.leader_epoch and end >= log_end
+    if queued and (asked.visible_only or grows):
+        answer.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+        return answer
+    answer.leader_epoch, answer.end_offset = epoch, end
     return answer
 
 
