@@ -30,9 +30,9 @@ SMALL_S = 5.0
 """What a file may cost that is not recorded; cheaper files are not recorded."""
 SLACK = 1.5
 """A file may cost this many times what was recorded, and SMALL_S more: machines differ."""
-QUICK_S = 260.0
+QUICK_S = 240.0
 """What the tests of `make check` may cost together, so that it ends within 3 minutes on 2 cores:
-their collection, lint and types take 60 more.
+their collection, lint and types take 40 more.
 """
 TICK = 0.01
 """Seconds of one clock tick in /proc (USER_HZ is 100 on every Linux platform)."""

@@ -29,14 +29,14 @@ def test_the_codes_are_kafkas_and_kstores() -> None:
     assert set(CODES) - set(theirs) == KSTORES_OWN
 
 
-@pytest.mark.parametrize("code", [code for code in KioErrorCode if code != 0], ids=lambda c: c.name)
-def test_a_kafka_error_has_a_class_with_kafkas_retriability(code: KioErrorCode) -> None:
-    error = error_for(int(code))
-    assert error.code == code
-    assert error.error_name == code.name.upper() == error_name(int(code))
-    assert error.retriable == code.retriable
-    assert error.description
-    assert getattr(kstore.errors, type(error).__name__) is type(error)
+def test_a_kafka_error_has_a_class_with_kafkas_retriability() -> None:
+    for code in set(KioErrorCode) - {KioErrorCode(0)}:
+        error = error_for(int(code))
+        assert error.code == code
+        assert error.error_name == code.name.upper() == error_name(int(code))
+        assert error.retriable == code.retriable, code
+        assert error.description, code
+        assert getattr(kstore.errors, type(error).__name__) is type(error), code
 
 
 def test_code_77_depends_on_where_it_comes_from() -> None:
