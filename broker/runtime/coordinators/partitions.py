@@ -5,8 +5,8 @@ when it is loaded. The coordinators know what the records mean.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from kstore._fast.record.murmur2 import string_hash
 from kstore._fast.record.records import Record, decode
@@ -15,12 +15,15 @@ from kstore.broker.runtime.log_dirs.cold_reads import finished, read
 if TYPE_CHECKING:
     from kstore.log import Log
 
-__all__ = ["LARGE_BYTES", "TURN_SECONDS", "partition_of", "read_records"]
+__all__ = ["LARGE_BYTES", "TURN_SECONDS", "in_batches", "partition_of", "read_records"]
 
+T = TypeVar("T")
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
 """How long loading uses the loop before others have their turn."""
 RECORDS_PER_CLOCK_LOOK = 32
+BATCH_BYTES = 256 * 1024
+"""Independent records are appended in batches of this size: the topic refuses large ones."""
 LARGE_BYTES = 1024
 """A larger record takes noticeable time: 10,000 partitions of a transaction take 3 ms."""
 
@@ -31,6 +34,20 @@ def partition_of(name: str, partitions: int) -> int:
     """
     code = abs(string_hash(name))
     return 0 if code == 1 << 31 else code % partitions
+
+
+def in_batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in lists of at most BATCH_BYTES, or of one item. ``size_of``: the bytes of one."""
+    some: list[T] = []
+    size = 0
+    for item in items:
+        size += size_of(item)
+        if some and size > BATCH_BYTES:
+            yield some
+            some, size = [], size_of(item)
+        some.append(item)
+    if some:
+        yield some
 
 
 async def read_records(log: Log) -> AsyncIterator[Record]:

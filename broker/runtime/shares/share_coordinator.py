@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kstore._fast.record.builder import build_batch
-from kstore.broker.runtime.coordinators.partitions import read_records
+from kstore.broker.runtime.coordinators.partitions import in_batches, read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import share_topic_configs
@@ -82,23 +82,23 @@ class ShareStatePartition(CoordinatorPartition):
                 self.shard.replay(ShareRecord(key, value), record.offset)
 
     def take(self, records: Sequence[ShareRecord]) -> None:
-        """Append and apply decided records. KafkaError if they cannot be appended: then nothing has
-        changed.
+        """Append and apply decided records, in one batch if they are not large. KafkaError if they
+        cannot be appended: then the batch has changed nothing.
         """
         self.check()  # not if it was unloaded and is led again meanwhile
-        batch = build_batch(
-            [
-                (
-                    encode_key(item.key),
-                    None if item.value is None else encode_value(item.value, VERSION),
-                )
-                for item in records
-            ],
-            timestamp=self._coordinator.now_ms(),
-        )
-        offset = self.writer.append(self.place, batch, self.append_ended)
-        for number, item in enumerate(records):
-            self.shard.replay(item, offset + number)
+        encoded = [
+            (
+                item,
+                encode_key(item.key),
+                None if item.value is None else encode_value(item.value, VERSION),
+            )
+            for item in records
+        ]
+        for some in in_batches(encoded, lambda row: len(row[1]) + len(row[2] or b"")):
+            batch = build_batch([row[1:] for row in some], timestamp=self._coordinator.now_ms())
+            offset = self.writer.append(self.place, batch, self.append_ended)
+            for number, (item, _, _) in enumerate(some):
+                self.shard.replay(item, offset + number)
 
 
 class ShareCoordinator(Coordinator[ShareStatePartition]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kstore._fast.record.builder import build_batch
 from kstore.broker.runtime.coordinators.partition_writer import COMMIT_SECONDS
-from kstore.broker.runtime.coordinators.partitions import read_records
+from kstore.broker.runtime.coordinators.partitions import in_batches, read_records
 from kstore.broker.runtime.coordinators.runtime import Coordinator, CoordinatorPartition
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import transaction_topic_configs
@@ -382,10 +382,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             for begin in range(0, len(known), EXPIRED_PER_TURN):
                 some = known[begin : begin + EXPIRED_PER_TURN]
                 records = partition.shard.expired(some, self.now_ms())
-                if records and partition.error_code == ErrorCode.NONE:
-                    partition.append(records)
-                    for record in records:
-                        partition.shard.replay(record)
+                if partition.error_code == ErrorCode.NONE:
+                    _forget(partition, records)
                 await asyncio.sleep(0)
 
     def _loaded(self) -> list[TransactionPartition]:
@@ -405,6 +403,13 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
                     LOGGER.exception("%s failed; trying again", work.__name__)
 
         self.spawn(again())
+
+
+def _forget(partition: TransactionPartition, tombstones: Iterable[TransactionRecord]) -> None:
+    for some in in_batches(tombstones, lambda record: len(encode_key(record.key))):
+        partition.append(some)
+        for record in some:
+            partition.shard.replay(record)
 
 
 def _settings(config: BrokerConfig) -> TransactionSettings:

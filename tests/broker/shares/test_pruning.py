@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from kstore.broker.metrics.shares import of_shares
 from kstore.broker.metrics.topics import SummedUp
 from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator, ShareStatePartition
-from kstore.broker.state.shares.persisted import SharePartitionKey
+from kstore.broker.state.shares.persisted import SharePartitionKey, ShareWrite, StateBatch
 from kstore.broker.state.shares.share_shard import ShareRecord
 from kstore.errors import ErrorCode, error_for
 from kstore.types import TopicPartition
@@ -41,6 +42,7 @@ class FakeWriter:
     def __init__(self) -> None:
         self.log = FakeLog()
         self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.batches: list[bytes] = []
 
     def log_of(self, place: TopicPartition) -> FakeLog:
         return self.log
@@ -51,6 +53,10 @@ class FakeWriter:
     async def committed(self, place: TopicPartition, timeout_s: float) -> None:
         await self.told
 
+    def append(self, place: TopicPartition, batch: bytes, ended: Any) -> int:
+        self.batches.append(batch)
+        return 10 * len(self.batches)
+
 
 class FakeDirs:
     """The threads of log dirs."""
@@ -59,14 +65,15 @@ class FakeDirs:
         call()
 
 
-def coordinator_of(writer: FakeWriter) -> ShareCoordinator:
+def coordinator_of(writer: FakeWriter, now_ms: int = 1) -> ShareCoordinator:
     """With one partition, where records before offset 4 are superseded."""
     config = {
         "kstore.check.invariants": True,
+        "share.coordinator.cold.partition.snapshot.interval.ms": 1000,
         "share.coordinator.snapshot.update.records.per.snapshot": 1,
         "share.coordinator.write.timeout.ms": 5000,
     }
-    node: Any = SimpleNamespace(now_ms=lambda: 1, config=config, dirs=FakeDirs())
+    node: Any = SimpleNamespace(now_ms=lambda: now_ms, config=config, dirs=FakeDirs())
     coordinator = ShareCoordinator(node, None, writer)  # type: ignore[arg-type]
     partition = ShareStatePartition(coordinator, PLACE)
     partition.error_code = ErrorCode.NONE
@@ -129,3 +136,28 @@ async def prune_and_leave() -> None:
 
 def test_the_last_pruned_offset_is_told_while_the_partition_is_here() -> None:
     asyncio.run(prune_and_leave())
+
+
+def test_snapshots_of_much_state_are_appended_in_batches_that_the_topic_takes() -> None:
+    async def sizes() -> list[int]:
+        writer = FakeWriter()
+        coordinator = coordinator_of(writer, now_ms=5000)
+        coordinator.topic = SimpleNamespace(may_answer=lambda: True)  # type: ignore[assignment]
+        (partition,) = coordinator.partitions
+        partition.topic = coordinator.topic
+        batches = tuple(StateBatch(2 * number, 2 * number, 0, 1) for number in range(2000))
+        for index in range(30):
+            key = SharePartitionKey("g", UUID(int=1), index)
+            for decide in (
+                partial(partition.shard.initialize, key, 1, 0, 1),
+                partial(partition.shard.write, key, ShareWrite(1, 0, -1, 0, batches), 1),
+            ):
+                decided = decide()
+                assert isinstance(decided, ShareRecord)
+                partition.shard.replay(decided, index)
+        await coordinator.snapshot_cold()
+        return [len(batch) for batch in writer.batches]
+
+    found = asyncio.run(sizes())
+    assert sum(found) > 1 << 20
+    assert max(found) < 300_000

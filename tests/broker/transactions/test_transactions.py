@@ -87,6 +87,32 @@ def test_a_transactional_id_that_nobody_uses_is_forgotten(start_broker: Start) -
     assert again.state().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
+def test_many_long_ids_are_forgotten_though_they_do_not_fit_in_one_batch(
+    start_broker: Start,
+) -> None:
+    few = {"transaction.state.log.num.partitions": "1"}
+    broker = start_broker(SETTINGS | few)
+    Producer(broker).init()
+    broker.kill()
+    with kstore.open_log_dir(broker.log_dir) as opened:
+        log = opened.log("__transaction_state", 0)
+        for number in range(100):
+            record = record_of(Transaction(f"{number:03}" * 4000, number, 0, updated_ms=0))
+            assert record.value is not None
+            log.append(encode_value(record.value, record.value_version), encode_key(record.key))
+    broker.start()
+    producer = Producer(broker)
+    deadline = time.monotonic() + 20
+    while len(producer.ask(Ask.ListTransactions(), 1).transaction_states) != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    broker.stop()
+    with kstore.open_log_dir(broker.log_dir) as opened:
+        log = opened.log("__transaction_state", 0)
+        values = {record.key: record.value for record in log.records()}
+    assert sum(value is not None for value in values.values()) == 1
+
+
 # ---- fencing and epochs ----
 
 
