@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from kstore.log.segments.segment_names import (
     segment_path,
 )
 from kstore.log.segments.shared_files import copy_file
+from kstore.log.segments.swap import CLEANED
 from kstore.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 if TYPE_CHECKING:
@@ -72,11 +73,19 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
         with ExitStack() as locks:
             for log in rows:
                 locks.enter_context(log.local.swapping)  # in this process, segments stay
-            _copy_logs(rows, directory, target)
+            parts = _share_logs(rows, directory, target)
+        try:
+            for part in parts:
+                _complete(part, target)  # takes long: closing a log waits for its lock
+        finally:
+            for part in parts:
+                with suppress(FileNotFoundError):
+                    os.unlink(_held(part, target))
         _sync_folder(target)
 
 
-def _copy_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> None:
+def _share_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> list[_Part]:
+    """Give the copy everything that changes in the logs from now on."""
     for _ in range(TRIES):
         try:
             # Before the ends of the logs are known: positions beyond them would skip records.
@@ -84,9 +93,9 @@ def _copy_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> None
             queues = {log.local.name: queue_states(log.local.path) for log in rows}
             parts = _capture(rows)
             for part in parts:
-                _copy_log(part, queues[part.log.name], target)
+                _share_log(part, queues[part.log.name], target)
             if all(map(_is_unchanged, parts)):
-                return
+                return parts
         except FileNotFoundError:
             pass  # another process has deleted or cleaned a segment meanwhile
         for name in os.listdir(target):
@@ -118,18 +127,24 @@ def _capture(rows: Sequence[SnapshotLog]) -> list[_Part]:
 
 def _is_unchanged(part: _Part) -> bool:
     try:
-        return all(os.stat(path).st_ino == inode for path, _, _, inode in part.segments)
+        for path, _, size_bytes, inode in part.segments:
+            found = os.stat(path)
+            if found.st_ino != inode or found.st_size < size_bytes:
+                return False
     except FileNotFoundError:
         return False
+    return True
 
 
-def _copy_log(part: _Part, queues: Mapping[str, bytes], target: str) -> None:
+def _share_log(part: _Part, queues: Mapping[str, bytes], target: str) -> None:
     folder = os.path.join(target, part.log.name)
     os.mkdir(folder, PRIVATE_FOLDER)
     for path, base, size_bytes, _ in part.segments[:-1]:
         _share(path, segment_path(folder, base), size_bytes)  # a reader may use a swap's file
     path, base, size_bytes, _ = part.segments[-1]
-    copy_file(path, segment_path(folder, base), size_bytes)
+    if not _reflink(path, segment_path(folder, base), size_bytes):
+        # Its first bytes do not change, because a truncation replaces a file with two names.
+        _link(path, _held(part, target), segment_path(folder, base), size_bytes)
     metadata = os.path.join(part.log.path, METADATA_NAME)
     if os.path.exists(metadata):
         shutil.copyfile(metadata, os.path.join(folder, METADATA_NAME))
@@ -139,25 +154,47 @@ def _copy_log(part: _Part, queues: Mapping[str, bytes], target: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT
         with open(os.open(os.path.join(folder, name), flags, PRIVATE_FILE), "wb") as made:
             made.write(state)
+
+
+def _complete(part: _Part, target: str) -> None:
+    """Do what needs no lock."""
+    folder = os.path.join(target, part.log.name)
+    _, base, size_bytes, _ = part.segments[-1]
+    held = _held(part, target)
+    if os.path.exists(held):
+        copy_file(held, segment_path(folder, base), size_bytes)
+        os.unlink(held)
     _sync_folder(folder)
+
+
+def _held(part: _Part, target: str) -> str:
+    """The other name of the segment that is written to."""
+    base = part.segments[-1][1]
+    return segment_path(os.path.join(target, part.log.name), base, CLEANED)
 
 
 def _share(source: str, target: str, size_bytes: int) -> None:
     """A reflink, else a hard link, else a copy."""
+    if not _reflink(source, target, size_bytes):
+        _link(source, target, target, size_bytes)
+
+
+def _link(source: str, link: str, target: str, size_bytes: int) -> None:
+    try:
+        os.link(source, link)
+    except OSError:
+        copy_file(source, target, size_bytes)  # another file system, or one without links
+
+
+def _reflink(source: str, target: str, size_bytes: int) -> bool:
     with open(source, "rb") as file, open(target, "xb") as made:
         try:
             fcntl.ioctl(made, FICLONE, file.fileno())
         except OSError:
-            shared = False
-        else:
-            made.truncate(size_bytes)
-            shared = True
-    if not shared:
-        os.unlink(target)
-        try:
-            os.link(source, target)
-        except OSError:
-            copy_file(source, target, size_bytes)  # another file system, or one without links
+            os.unlink(target)
+            return False
+        made.truncate(size_bytes)
+        return True
 
 
 def queue_states(folder: str) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ other.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log import Log, LogStorageError, SnapshotError
+from kstore.log import Log, LogStorageError, SnapshotError, snapshot
 from kstore.log.offline.verify import verify
 
 
@@ -179,3 +180,44 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")
         with pytest.raises(LogStorageError):
             log.snapshot(tmp_path / "file")
+
+
+def test_a_log_can_be_cut_and_closed_while_its_last_segment_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = kstore.open_log(tmp_path / "log")
+    log.append_many([b"old %d" % number for number in range(9)])
+    real = snapshot.copy_file
+
+    def copy(source: str, target: str, size_bytes: int) -> None:
+        assert log.local.swapping.plain.acquire(blocking=False), "it holds the lock"
+        log.local.swapping.plain.release()
+        log.truncate(0)
+        log.append_many([b"new %d" % number for number in range(9)])
+        log.close()
+        real(source, target, size_bytes)
+
+    monkeypatch.setattr(snapshot, "_reflink", lambda *_: False)
+    monkeypatch.setattr(snapshot, "copy_file", copy)
+    log.snapshot(tmp_path / "copy")
+    assert log.closed
+    with kstore.open_log(tmp_path / "copy") as copied:
+        assert [record.value for record in copied.records()] == [b"old %d" % n for n in range(9)]
+    assert not list((tmp_path / "copy").rglob("*.cleaned"))
+    with kstore.open_log(tmp_path / "log") as left:
+        assert [record.value for record in left.records()] == [b"new %d" % n for n in range(9)]
+
+
+def test_a_copy_that_fails_leaves_no_second_name_of_the_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(snapshot, "_reflink", lambda *_: False)
+    monkeypatch.setattr(snapshot, "copy_file", full)
+    with kstore.open_log(tmp_path / "log") as log:
+        log.append(b"a")
+        with pytest.raises(LogStorageError):
+            log.snapshot(tmp_path / "copy")
+        assert Path(log.segments[-1].path).stat().st_nlink == 1
