@@ -27,6 +27,17 @@ def consumer_of(
     })  # fmt: skip
 
 
+def quick_member(servers: str, topic: str, group: str, **settings: Any) -> Any:
+    """A consumer in a group: it commits often, and soon sees partitions that come and go."""
+    quick = {
+        "enable.auto.commit": True, "auto.commit.interval.ms": 100,
+        "topic.metadata.refresh.interval.ms": 500,
+    }  # fmt: skip
+    made = consumer_of(servers, group, quick | settings)
+    made.subscribe([topic])
+    return made
+
+
 def read_first(
     servers: str, topic: str, count: int, partition: int = 0,
     settings: Mapping[str, Any] | None = None,
@@ -90,6 +101,15 @@ def write_all(
         )
     assert producer.flush(TIMEOUT_S) == 0
     assert set(told) <= {None}
+
+
+def make_topics(servers: str, *names: str, partitions: int = 1, **configs: str) -> None:
+    """Topics with one replica; ``retention_ms="1"`` is a config of theirs."""
+    client = admin.AdminClient({"bootstrap.servers": servers})
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    new = [admin.NewTopic(name, partitions, 1, config=settings) for name in names]
+    for made in client.create_topics(new).values():
+        made.result(TIMEOUT_S)
 
 
 def alter_broker(client: Any, name: str, value: str, broker: str = "1") -> None:

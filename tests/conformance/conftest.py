@@ -63,6 +63,29 @@ def under_test(
         yield running
 
 
+def _settings(request: pytest.FixtureRequest) -> Mapping[str, str] | None:
+    """The SETTINGS of the file, if it has any."""
+    return getattr(request.module, "SETTINGS", None)
+
+
+@pytest.fixture(scope="module")
+def files_kstore(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KstoreBroker]:
+    """A kstore for the tests of one file, whatever is tested, with its SETTINGS."""
+    with KstoreBroker(tmp_path_factory.mktemp("kstore"), overrides=_settings(request)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def files_kafka(
+    request: pytest.FixtureRequest, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaBroker]:
+    """The same of Kafka."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), overrides=_settings(request)) as running:
+        yield running
+
+
 @pytest.fixture
 def own_broker(
     request: pytest.FixtureRequest, tmp_path: Path
@@ -70,7 +93,7 @@ def own_broker(
     """A broker under test for one test alone, which may stop and kill it; with the SETTINGS of the
     file, if it has any.
     """
-    with under_test(request, tmp_path, getattr(request.module, "SETTINGS", None)) as running:
+    with under_test(request, tmp_path, _settings(request)) as running:
         yield running
 
 
@@ -80,7 +103,7 @@ def broker(
 ) -> Iterator[KstoreBroker | KafkaBroker]:
     """The same for the tests of one file."""
     folder = tmp_path_factory.mktemp("broker")
-    with under_test(request, folder, getattr(request.module, "SETTINGS", None)) as running:
+    with under_test(request, folder, _settings(request)) as running:
         yield running
 
 

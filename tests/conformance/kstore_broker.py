@@ -12,9 +12,17 @@ from pathlib import Path
 
 from tests.conformance.broker_process import BrokerDiedError, BrokerProcess
 
-__all__ = ["BrokerDiedError", "KstoreBroker"]
+__all__ = ["QUICK_GROUPS", "BrokerDiedError", "KstoreBroker"]
 
 ROOT = Path(__file__).parents[2]
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""Settings with which members soon have what is theirs."""
 
 
 class KstoreBroker(BrokerProcess):

@@ -19,20 +19,19 @@ from confluent_kafka.admin import (
 )
 
 from kstore.errors import ErrorCode
-from tests.beside.librdkafka import read_first
+from tests.beside.librdkafka import read_first, write_all
 from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
-from tests.conformance.kstore_cluster import KstoreCluster
+from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "3",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-}
+SETTINGS = THREE_REPLICAS
+PRODUCER = {
+    "acks": "all", "enable.idempotence": True, "retry.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100, "message.timeout.ms": TIMEOUT_S * 1000,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -52,19 +51,7 @@ def kcat(*arguments: str, given: bytes = b"") -> bytes:
 
 def produce(cluster: KstoreCluster, topic: str, values: list[str], partition: int = 0) -> None:
     """Write with acks=all; every record is acknowledged."""
-    failed: list[object] = []
-    producer = Producer({
-        "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True,
-        "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
-        "message.timeout.ms": TIMEOUT_S * 1000,
-    })  # fmt: skip
-    for value in values:
-        producer.produce(
-            topic, value, partition=partition,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-        )  # fmt: skip
-    assert producer.flush(TIMEOUT_S) == 0
-    assert failed == []
+    write_all(cluster.bootstrap, topic, values, [partition], PRODUCER)
 
 
 def read(cluster: KstoreCluster, topic: str, count: int, partition: int = 0) -> list[str]:
@@ -100,17 +87,7 @@ def test_a_producer_that_goes_on_loses_and_doubles_nothing(
 ) -> None:
     whole.create_topic(topic, 1, 3)
     acknowledged: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": whole.bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "linger.ms": 1,
-            "retry.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 100,
-            "message.timeout.ms": TIMEOUT_S * 1000,
-        }
-    )
+    producer = Producer(PRODUCER | {"bootstrap.servers": whole.bootstrap, "linger.ms": 1})
 
     def done(error: KafkaError | None, message: object) -> None:
         assert error is None, error

@@ -28,38 +28,23 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnTopic,
 )
 from kstore.types import TopicPartition
-from tests.beside.librdkafka import consumer_of
+from tests.beside.librdkafka import quick_member
 from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
+from tests.conformance.kstore_broker import QUICK_GROUPS
 from tests.conformance.kstore_cluster import KstoreCluster
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = {
+SETTINGS = QUICK_GROUPS | {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "200",
-    "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "log.retention.check.interval.ms": "300",
     "kstore.expansion.timeout.ms": "60000",
 }
 ORDERED = {"kstore_partition_count_required": "true", "kstore_ordered_expansion": "true"}
 KEYS = [b"k%d" % number for number in range(16)]
-
-
-def reader_of(cluster: KstoreCluster, topic: str, group: str, **more: Any) -> Any:
-    """librdkafka's consumer."""
-    settings = {
-        "enable.auto.commit": True, "auto.commit.interval.ms": 100,
-        "topic.metadata.refresh.interval.ms": 500,
-    }  # fmt: skip
-    made = consumer_of(cluster.bootstrap, group, settings | more)
-    made.subscribe([topic])
-    return made
 
 
 class Story:
@@ -121,7 +106,7 @@ def test_an_unmodified_consumer_reads_in_order_across_a_contraction(
     client = TopicClient(cluster.brokers[1])
     client.create(topic, 4, 3, **ORDERED)
     story = Story(cluster, topic)
-    reader = reader_of(cluster, topic, f"g-{protocol}", **{"group.protocol": protocol})
+    reader = quick_member(cluster.bootstrap, topic, f"g-{protocol}", **{"group.protocol": protocol})
     seen: dict[bytes, int] = {}
     try:
         for each in story.write(20):
@@ -138,7 +123,9 @@ def test_an_unmodified_consumer_reads_in_order_across_a_contraction(
     finally:
         reader.close()
     # Who comes later reads what has retired first.
-    late = reader_of(cluster, topic, f"late-{protocol}", **{"group.protocol": protocol})
+    late = quick_member(
+        cluster.bootstrap, topic, f"late-{protocol}", **{"group.protocol": protocol}
+    )
     seen = {}
     try:
         parts = read_in_order(late, seen, 60)
@@ -181,7 +168,7 @@ def test_retired_partitions_are_deleted_once_they_are_empty(cluster: KstoreClust
         until(grown, "it grows again")
     for each in story.write(5):
         each.result()
-    reader = reader_of(cluster, "ends", "afterwards", **{"group.protocol": "consumer"})
+    reader = quick_member(cluster.bootstrap, "ends", "afterwards", **{"group.protocol": "consumer"})
     try:
         seen = dict.fromkeys(KEYS, 4)  # the first five lay in what was deleted, or before
         read_in_order(reader, seen, 15)
@@ -217,7 +204,9 @@ def test_transactions_go_on_across_a_contraction(cluster: KstoreCluster) -> None
             each.result()
         producer.commit_transaction()
         assert {each.partition for each in second} == {0}
-    reader = reader_of(cluster, "paid", "committed", **{"isolation.level": "read_committed"})
+    reader = quick_member(
+        cluster.bootstrap, "paid", "committed", **{"isolation.level": "read_committed"}
+    )
     seen: dict[bytes, int] = {}
     try:
         parts = read_in_order(reader, seen, 2)
@@ -300,7 +289,7 @@ def kill_while_it_shrinks(
     shrinking.join()
     for each in [*sent, *story.write(5)]:
         each.result()
-    reader = reader_of(cluster, name, f"g-{name}")
+    reader = quick_member(cluster.bootstrap, name, f"g-{name}")
     try:
         parts = read_in_order(reader, {}, 35)
     finally:

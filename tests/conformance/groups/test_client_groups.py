@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,22 +73,6 @@ class ConfluentMember(Worker):
         return set(self._held)
 
 
-@pytest.fixture(scope="module")
-def kstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """A kstore broker with quick groups."""
-    with KstoreBroker(tmp_path_factory.mktemp("kstore"), overrides=SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def quick_kafka(
-    kafka_jars: object, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KafkaBroker]:
-    """A Kafka broker with quick groups."""
-    with KafkaBroker(tmp_path_factory.mktemp("kafka"), overrides=SETTINGS) as running:
-        yield running
-
-
 async def share(bootstrap: str, protocol: str, start_other: Any, *, ours_first: bool) -> None:
     """Both have half of the partitions, then ours has all, with the offsets that were committed."""
     name = f"mixed{next(_names)}"
@@ -133,9 +116,9 @@ def start_java(bootstrap: str, topic: str, protocol: str) -> Consumer:
 @pytest.mark.parametrize("ours_first", [True, False])
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_with_librdkafka_against_kstore(
-    kstore: KstoreBroker, protocol: str, ours_first: bool
+    files_kstore: KstoreBroker, protocol: str, ours_first: bool
 ) -> None:
-    scene = share(kstore.bootstrap, protocol, start_confluent, ours_first=ours_first)
+    scene = share(files_kstore.bootstrap, protocol, start_confluent, ours_first=ours_first)
     asyncio.run(asyncio.wait_for(scene, 180))
 
 
@@ -144,6 +127,6 @@ def test_with_librdkafka_against_kstore(
 @pytest.mark.parametrize(
     ("protocol", "ours_first"), [("range", True), ("cooperative", False), ("consumer", True)]
 )
-def test_with_java_against_kafka(quick_kafka: KafkaBroker, protocol: str, ours_first: bool) -> None:
-    scene = share(quick_kafka.bootstrap, protocol, start_java, ours_first=ours_first)
+def test_with_java_against_kafka(files_kafka: KafkaBroker, protocol: str, ours_first: bool) -> None:
+    scene = share(files_kafka.bootstrap, protocol, start_java, ours_first=ours_first)
     asyncio.run(asyncio.wait_for(scene, 180))

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tests.beside.waiting import until
-from tests.conformance.groups.test_groups import Confluent, all_four, fill, settle, split_evenly
+from tests.conformance.groups.test_groups import (
+    Confluent,
+    all_four,
+    fill,
+    group_tool,
+    settle,
+    split_evenly,
+)
 from tests.conformance.java.test_java_verifiable import consumers
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
@@ -141,11 +148,6 @@ def test_a_live_group_is_upgraded_and_downgraded(
 class TestJava:
     """Java's consumers and Kafka's group tool."""
 
-    def tool(self, broker: KstoreBroker | KafkaBroker, *args: str) -> str:
-        """What kafka-consumer-groups prints."""
-        server = ["--bootstrap-server", broker.bootstrap]
-        return run_tool("kafka-consumer-groups", [*server, *args]).stdout
-
     def test_the_group_tool_shows_members_and_state(
         self, broker: KstoreBroker | KafkaBroker, topic: str
     ) -> None:
@@ -155,15 +157,15 @@ class TestJava:
         settle([member], all_four)
         settle([member], lambda _: len(member.seen) == 40)
         member.commit()
-        assert group in self.tool(broker, "--list", "--type", "consumer")
-        assert group not in self.tool(broker, "--list", "--type", "classic")
-        state = self.tool(broker, "--describe", "--group", group, "--state", "--verbose")
+        assert group in group_tool(broker, "--list", "--type", "consumer")
+        assert group not in group_tool(broker, "--list", "--type", "classic")
+        state = group_tool(broker, "--describe", "--group", group, "--state", "--verbose")
         (row,) = [line.split() for line in state.splitlines() if line.startswith(group)]
         assert {"uniform", "Stable", "2"} <= set(row), state
-        shown = self.tool(broker, "--describe", "--group", group, "--members", "--verbose")
+        shown = group_tool(broker, "--describe", "--group", group, "--members", "--verbose")
         (row,) = [line.split() for line in shown.splitlines() if line.startswith(group)]
         assert {"s1", "4", f"{topic}:0,1,2,3"} <= set(row), shown
-        offsets = self.tool(broker, "--describe", "--group", group)
+        offsets = group_tool(broker, "--describe", "--group", group)
         rows = [line.split() for line in offsets.splitlines() if line.startswith(group)]
         assert {(row[2], row[3]) for row in rows} == {(str(n), "10") for n in range(4)}
         member.close()
@@ -177,7 +179,7 @@ class TestJava:
         args += ["--command-property", "group.protocol=consumer"]
         done = run_tool("kafka-console-consumer", args)
         assert {line.encode() for line in done.stdout.split()} == values
-        group = self.tool(broker, "--describe", "--group", f"g-{topic}", "--offsets")
+        group = group_tool(broker, "--describe", "--group", f"g-{topic}", "--offsets")
         assert group.count("10") >= 4, group
 
     def test_java_consumers_of_both_protocols_are_one_group(
@@ -194,8 +196,8 @@ class TestJava:
                     return [len(part) for part in held] == [2, 2] and not held[0] & held[1]
 
                 until(shared, f"{classic.held()} {joined.held()}")
-                assert f"g-{topic}" in self.tool(broker, "--list", "--type", "consumer")
+                assert f"g-{topic}" in group_tool(broker, "--list", "--type", "consumer")
                 fill(broker.bootstrap, topic, "mixed")
                 until(lambda: len(set(classic.values() + joined.values())) == 80, "all records")
             until(lambda: classic.held() == {0, 1, 2, 3}, "the classic member, alone again")
-            assert f"g-{topic}" in self.tool(broker, "--list", "--type", "classic")
+            assert f"g-{topic}" in group_tool(broker, "--list", "--type", "classic")

@@ -7,13 +7,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.beside.librdkafka import consumer_of
-from tests.conformance.kafka_broker import KafkaBroker, run_tool
+from tests.beside.librdkafka import consumer_of, make_topics, write_all
+from tests.conformance.kafka_broker import KafkaBroker, ask_tool
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.libraries.python_clients import Client
 
 DEADLINE_S = 60.0
 SESSION_MS = 6000
@@ -72,10 +74,7 @@ class KafkaPython(Synchronous):
         self.seen: list[bytes] = []
         self.consumer = KafkaConsumer(
             topic,
-            bootstrap_servers=bootstrap,
-            group_id=f"g-{topic}",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            **Client(bootstrap).reader_keywords(f"g-{topic}"),
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[RangePartitionAssignor],
@@ -102,10 +101,7 @@ class AioKafka:
 
         self.consumer = AIOKafkaConsumer(
             topic,
-            bootstrap_servers=bootstrap,
-            group_id=f"g-{topic}",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            **Client(bootstrap).reader_keywords(f"g-{topic}"),
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
             metadata_max_age_ms=1000,
@@ -156,18 +152,18 @@ def all_four(held: list[set[int]]) -> bool:
 
 def fill(bootstrap: str, topic: str, prefix: str = "r") -> set[bytes]:
     """Make the topic of four partitions with ten records in each."""
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    if topic not in admin.list_topics(timeout=30).topics:
-        admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(30)
-    producer = Producer({"bootstrap.servers": bootstrap})
+    if topic not in AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics:
+        make_topics(bootstrap, topic, partitions=4)
     values = {b"%s-%d" % (prefix.encode(), number) for number in range(40)}
-    for number, value in enumerate(sorted(values)):
-        producer.produce(topic, value, partition=number % 4)
-    assert producer.flush(30) == 0
+    write_all(bootstrap, topic, sorted(values), range(4))
     return values
+
+
+def group_tool(broker: KstoreBroker | KafkaBroker, *args: str) -> str:
+    """What kafka-consumer-groups prints."""
+    return ask_tool(broker, "kafka-consumer-groups", *args).stdout
 
 
 @pytest.mark.parametrize(
@@ -275,10 +271,7 @@ def test_kafkas_group_tool_lists_describes_resets_and_deletes(
     settle([member], lambda _: len(member.seen) == 40)
     member.commit()
 
-    def tool(*args: str) -> str:
-        server = ["--bootstrap-server", broker.bootstrap]
-        return run_tool("kafka-consumer-groups", [*server, *args]).stdout
-
+    tool = partial(group_tool, broker)
     assert group in tool("--list", "--state")
     described = tool("--describe", "--group", group)
     rows = [line.split() for line in described.splitlines() if line.startswith(group)]

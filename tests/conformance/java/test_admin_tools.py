@@ -11,34 +11,17 @@ import urllib.request
 
 import pytest
 
-from tests.conformance.kafka_broker import free_port, run_tool
+from tests.conformance.java.test_java_tools import create
+from tests.conformance.kafka_broker import ask_tool, free_port, run_tool
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
-CLASSES = {
-    "kafka-acls": "org.apache.kafka.tools.AclCommand",
-    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
-    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
-    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
-    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
-    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-}
-
 
 def tool(peer, name: str, *args: str, check: bool = True) -> str:
     """What a tool prints, standard output only; with check=False its errors too."""
-    address = ["--bootstrap-server", peer.bootstrap]
-    # This one takes the command first.
-    command = [*args, *address] if name == "kafka-cluster" else [*address, *args]
-    done = run_tool(CLASSES.get(name, name), command, check=check)
+    done = ask_tool(peer, name, *args, check=check)
     return done.stdout if check else done.stdout + done.stderr
-
-
-def create(peer, topic: str, partitions: int = 1) -> None:
-    tool(peer, "kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
 
 
 def log_dirs(peer, topic: str) -> dict[str, dict[str, object]]:

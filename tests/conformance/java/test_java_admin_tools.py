@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.conformance.java.test_java_tools import tool
-from tests.conformance.kafka_broker import tool_command
+from tests.conformance.kafka_broker import ask_tool, tool_command
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import BASE_TIMESTAMP_MS, plain_samples
 
@@ -63,7 +62,7 @@ def test_offsets_of_a_group_are_reset_in_every_way(peer, filled, tmp_path):
 
     def reset(*how: str, run: str = "--execute") -> dict[int, int]:
         args = ["--reset-offsets", "--group", group, "--topic", filled, *how, run]
-        said = tool(peer, "kafka-consumer-groups", *args).stdout
+        said = ask_tool(peer, "kafka-consumer-groups", *args).stdout
         rows = re.findall(rf"{group}\s+{filled}\s+(\d+)\s+(\d+)", said)
         return {int(partition): int(offset) for partition, offset in rows}
 
@@ -76,7 +75,7 @@ def test_offsets_of_a_group_are_reset_in_every_way(peer, filled, tmp_path):
     assert reset("--by-duration", "PT30M") == {0: RECORDS, 1: RECORDS}
     assert reset("--to-latest") == {0: RECORDS, 1: RECORDS}
     assert reset("--from-file", str(file)) == {0: 3, 1: 4}
-    exported = tool(
+    exported = ask_tool(
         peer, "kafka-consumer-groups", "--reset-offsets", "--group", group, "--all-topics",
         "--to-current", "--export",
     ).stdout  # fmt: skip
@@ -87,7 +86,7 @@ def test_a_group_is_described_and_its_offsets_and_itself_are_deleted(peer, fille
     group = commit(peer, filled, {0: 20, 1: 30})
 
     def groups(*args: str) -> str:
-        return tool(peer, "kafka-consumer-groups", *args, check=False).stdout
+        return ask_tool(peer, "kafka-consumer-groups", *args, check=False).stdout
 
     described = groups("--describe", "--group", group)
     rows = re.findall(rf"{group}\s+{filled}\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", described)
@@ -99,7 +98,7 @@ def test_a_group_is_described_and_its_offsets_and_itself_are_deleted(peer, fille
     assert re.findall(rf"{group}\s+{filled}\s+(\d+)", left) == ["1"]
     assert "was successful" in groups("--delete", "--group", group)
     assert group not in groups("--list").split()
-    again = tool(peer, "kafka-consumer-groups", "--delete", "--group", group, check=False)
+    again = ask_tool(peer, "kafka-consumer-groups", "--delete", "--group", group, check=False)
     assert "GroupIdNotFoundException" in again.stdout + again.stderr
 
 
@@ -108,12 +107,12 @@ def test_kafka_delete_records_raises_the_log_start_offset(peer, filled, tmp_path
     wanted += [{"topic": filled, "partition": 1, "offset": -1}]
     file = tmp_path / "delete.json"
     file.write_text(json.dumps({"partitions": wanted, "version": 1}))
-    said = tool(peer, "kafka-delete-records", "--offset-json-file", str(file)).stdout
+    said = ask_tool(peer, "kafka-delete-records", "--offset-json-file", str(file)).stdout
     assert sorted(re.findall(r"partition: (\S+)\s+low_watermark: (\d+)", said)) == [
         (f"{filled}-0", "15"),
         (f"{filled}-1", "40"),
     ]
-    starts = tool(peer, "kafka-get-offsets", "--topic", filled, "--time", "earliest").stdout
+    starts = ask_tool(peer, "kafka-get-offsets", "--topic", filled, "--time", "earliest").stdout
     assert starts.split() == [f"{filled}:0:15", f"{filled}:1:40"]
 
 

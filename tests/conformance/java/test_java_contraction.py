@@ -5,36 +5,26 @@ in order, in both group protocols, and who begins later reads what has retired f
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from tests.beside.programs import Listened
 from tests.beside.waiting import until
+from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.kafka_broker import tool_command
-from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kstore_broker import QUICK_GROUPS, KstoreBroker
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [
+    pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars"),
+    pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has no contraction"),
+]  # fmt: skip
 
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "200",
-    "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-    "kstore.expansion.timeout.ms": "60000",
-}
+SETTINGS = QUICK_GROUPS | {"kstore.expansion.timeout.ms": "60000"}
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
 KEYS = [b"k%d" % number for number in range(8)]
 Row = tuple[int, str, int]
 """Partition, key, number."""
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    with KstoreBroker(tmp_path_factory.mktemp("contraction"), overrides=SETTINGS) as running:
-        yield running
 
 
 class ConsoleConsumer(Listened):

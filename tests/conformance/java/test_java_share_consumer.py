@@ -16,7 +16,6 @@ from tests.beside.programs import Listened
 from tests.beside.waiting import until
 from tests.conformance.java.test_share_group_tool import tool
 from tests.conformance.kafka_broker import run_tool, tool_command
-from tests.conformance.kafka_jars import classpath, java_program
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import BASE_TIMESTAMP_MS, Sample
 
@@ -39,14 +38,8 @@ PART_OF_A_BATCH = (
 @pytest.fixture(scope="module")
 def seen(broker) -> dict[str, str]:
     """What the program printed, by step."""
-    flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath()]
-    done = subprocess.run(
-        [java_program(), *flags, str(SOURCE), broker.bootstrap, "shared"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=270,
-    )
+    command = tool_command(str(SOURCE), [broker.bootstrap, "shared"])
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(line.split("\t", 1) for line in done.stdout.splitlines())
 

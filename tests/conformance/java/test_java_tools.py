@@ -11,22 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kstore.clients import AdminClient
-from tests.conformance.kafka_broker import run_tool
+from tests.conformance.kafka_broker import ask_tool, run_tool
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import CODECS, plain_samples, samples
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
 
-def tool(peer, name: str, *args: str, stdin: str | None = None, check: bool = True):
-    """Runs a tool against the broker; returns the finished process with its text."""
-    return run_tool(name, ["--bootstrap-server", peer.bootstrap, *args], stdin=stdin, check=check)
-
-
 def create(peer, topic: str, partitions: int = 1) -> None:
     """A topic made by kafka-topics."""
     args = ["--create", "--topic", topic, "--partitions", str(partitions)]
-    assert f"Created topic {topic}" in tool(peer, "kafka-topics", *args).stdout
+    assert f"Created topic {topic}" in ask_tool(peer, "kafka-topics", *args).stdout
 
 
 def typed(sent) -> str:
@@ -42,7 +37,7 @@ def read_lines(peer, topic: str, count: int, *extra: str) -> list[str]:
     shown = [f"--formatter-property=print.{name}=true" for name in formats]
     limits = ["--max-messages", str(count), "--timeout-ms", "30000"]
     args = ["--topic", topic, *limits, *shown, *extra]
-    return tool(peer, "kafka-console-consumer", *args).stdout.splitlines()
+    return ask_tool(peer, "kafka-console-consumer", *args).stdout.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_the_console_producer_and_consumer_agree(peer, topic, codec):
     properties = ["parse.key=true", "parse.headers=true", "null.marker=NULL"]
     reader = [f"--reader-property={text}" for text in properties]
     args = ["--topic", topic, f"--compression-codec={codec}", *reader]
-    tool(peer, "kafka-console-producer", *args, stdin=typed(sent))
+    ask_tool(peer, "kafka-console-producer", *args, stdin=typed(sent))
     lines = read_lines(peer, topic, len(sent), "--from-beginning")
     shown = [re.sub(r"^CreateTime:\d+\t", "", line) for line in lines]
     assert shown == [
@@ -111,10 +106,10 @@ def test_a_java_group_commits_and_kafka_consumer_groups_describes_it(peer, topic
     assert len(read) == 20
     client.send(topic, samples(5), partition=1)
     args = ["--describe", "--group", group]
-    described = tool(peer, "kafka-consumer-groups", *args).stdout
+    described = ask_tool(peer, "kafka-consumer-groups", *args).stdout
     rows = sorted(line.split()[1:6] for line in described.splitlines() if topic in line)
     assert rows == [[topic, "0", "10", "10", "0"], [topic, "1", "10", "15", "5"]]
-    assert group in tool(peer, "kafka-consumer-groups", "--list").stdout.split()
+    assert group in ask_tool(peer, "kafka-consumer-groups", "--list").stdout.split()
 
 
 @pytest.mark.thorough
@@ -126,7 +121,7 @@ def test_the_perf_tools_move_every_record(peer, topic):
     produced = run_tool("kafka-producer-perf-test", args).stdout
     assert "20000 records sent" in produced
     args = ["--topic", topic, "--num-records", "20000", "--timeout", "30000"]
-    consumed = tool(peer, "kafka-consumer-perf-test", *args).stdout
+    consumed = ask_tool(peer, "kafka-consumer-perf-test", *args).stdout
     head, row = (line.split(", ") for line in consumed.splitlines()[:2])
     measured = dict(zip(head, row, strict=True))
     assert measured["data.consumed.in.nMsg"] == "20000"
@@ -135,15 +130,15 @@ def test_the_perf_tools_move_every_record(peer, topic):
 
 def test_kafka_topics_creates_lists_describes_and_deletes(peer, topic):
     create(peer, topic, 3)
-    assert topic in tool(peer, "kafka-topics", "--list").stdout.split()
-    described = tool(peer, "kafka-topics", "--describe", "--topic", topic).stdout
+    assert topic in ask_tool(peer, "kafka-topics", "--list").stdout.split()
+    described = ask_tool(peer, "kafka-topics", "--describe", "--topic", topic).stdout
     rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\d+)\s+Isr: (\d+)", described)
     assert [row[0] for row in rows] == ["0", "1", "2"]
     assert all(row[1] == row[2] == row[3] for row in rows)
     assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1", described)
-    tool(peer, "kafka-topics", "--delete", "--topic", topic)
-    assert topic not in tool(peer, "kafka-topics", "--list").stdout.split()
-    missing = tool(peer, "kafka-topics", "--describe", "--topic", topic, check=False)
+    ask_tool(peer, "kafka-topics", "--delete", "--topic", topic)
+    assert topic not in ask_tool(peer, "kafka-topics", "--list").stdout.split()
+    missing = ask_tool(peer, "kafka-topics", "--describe", "--topic", topic, check=False)
     assert "does not exist" in missing.stdout + missing.stderr
 
 
@@ -155,7 +150,7 @@ def test_kafka_get_offsets_shows_ends_and_timestamps(peer, topic):
     client.send(topic, sent, partition=1)
 
     def offsets(time: str) -> list[str]:
-        return tool(peer, "kafka-get-offsets", "--topic", topic, "--time", time).stdout.split()
+        return ask_tool(peer, "kafka-get-offsets", "--topic", topic, "--time", time).stdout.split()
 
     assert offsets("-1") == [f"{topic}:0:0", f"{topic}:1:30"]
     assert offsets("-2") == [f"{topic}:0:0", f"{topic}:1:0"]

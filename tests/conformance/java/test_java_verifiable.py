@@ -16,8 +16,8 @@ import pytest
 from tests.beside.programs import Listened
 from tests.beside.waiting import until
 from tests.conformance.conftest import AGAINST_KAFKA
-from tests.conformance.java.test_java_tools import create, tool
-from tests.conformance.kafka_broker import KafkaBroker, run_tool, tool_command
+from tests.conformance.java.test_java_tools import create
+from tests.conformance.kafka_broker import KafkaBroker, ask_tool, run_tool, tool_command
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
@@ -37,7 +37,7 @@ def events(text: str) -> Iterator[dict[str, Any]]:
 def produce(peer, topic: str, count: int, *more: str) -> list[dict[str, Any]]:
     """What kafka-verifiable-producer said of `count` records."""
     args = ["--topic", topic, "--max-messages", str(count), *more]
-    done = tool(peer, "org.apache.kafka.tools.VerifiableProducer", *args)
+    done = ask_tool(peer, "org.apache.kafka.tools.VerifiableProducer", *args)
     return list(events(done.stdout))
 
 
@@ -148,7 +148,7 @@ def test_kafka_broker_api_versions_says_what_it_says_of_kafka(peer, kafka: Kafka
         pytest.skip("it compares kstore with Kafka")
 
     def listed(broker: Any) -> dict[str, str]:
-        said = tool(broker, "kafka-broker-api-versions").stdout
+        said = ask_tool(broker, "kafka-broker-api-versions").stdout
         return dict(re.findall(r"^\s+(\w+\(\d+\)): (.*?),?$", said, re.MULTILINE))
 
     ours, theirs = listed(peer), listed(kafka)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.kafka_broker import run_tool
+from tests.conformance.java.test_java_tools import create
+from tests.conformance.kafka_broker import ask_tool
 
 pytestmark = [
     pytest.mark.java,
@@ -15,21 +16,16 @@ pytestmark = [
     pytest.mark.usefixtures("kafka_jars"),
 ]
 
-TOOL = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-
 
 def tool(peer, *args: str) -> list[list[str]]:
     """The words of the lines that the tool prints."""
-    done = run_tool(TOOL, ["--bootstrap-server", peer.bootstrap, *args])
+    done = ask_tool(peer, "kafka-share-groups", *args)
     return [line.split() for line in done.stdout.splitlines() if line.strip()]
 
 
 def test_offsets_of_a_group_are_set_described_and_deleted_with_it(peer, topic):
     group = f"{topic}-g"
-    run_tool(
-        "kafka-topics",
-        ["--bootstrap-server", peer.bootstrap, "--create", "--topic", topic, "--partitions", "2"],
-    )
+    create(peer, topic, 2)
     reset = ["--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"]
     assert [group, topic, "1", "0"] in tool(peer, *reset)
     assert [group, topic, "0", "0", "0"] in tool(peer, "--describe", "--group", group)

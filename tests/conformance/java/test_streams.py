@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.beside.librdkafka import consumer_of
+from tests.beside.librdkafka import consumer_of, make_topics, write_all
 from tests.conformance.java.word_counts import WordCounts, lines_of, right_counts
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
 from tests.conformance.kafka_jars import KafkaUnavailableError
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 PARTITIONS = 3
 LINES = 600
 DEADLINE_S = 150.0
-GROUP_TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 # What makes a killed instance be noticed soon, and its transaction be ended.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
@@ -56,24 +55,10 @@ def instance(folder: Path, name: str, bootstrap: str, **more: str) -> WordCounts
         pytest.skip(str(error))
 
 
-def make_topics(bootstrap: str) -> None:
-    """The topics that are the user's to make."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("lines", "counts")])
-    for future in made.values():
-        future.result(30)
-
-
 def produce(bootstrap: str, first: int, end: int) -> None:
     """Write the lines of these numbers, each once."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number, line in enumerate(lines_of(first, end), first):
-        producer.produce("lines", value=line, partition=number % PARTITIONS)
-    assert producer.flush(60) == 0
+    settings = {"enable.idempotence": True}
+    write_all(bootstrap, "lines", lines_of(first, end), range(PARTITIONS), settings)
 
 
 class Counts:
@@ -121,7 +106,7 @@ def test_every_word_is_counted_exactly_once_over_two_kills(
     own_broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:
     words = 3
-    make_topics(own_broker.bootstrap)
+    make_topics(own_broker.bootstrap, "lines", "counts", partitions=PARTITIONS)
     settings = {"group_protocol": protocol, "processing_guarantee": "exactly_once_v2"}
     first, second = (
         instance(tmp_path, name, own_broker.bootstrap, **settings) for name in ("one", "two")
@@ -151,7 +136,7 @@ def test_every_word_is_counted_exactly_once_over_two_kills(
 def test_kafka_streams_groups_lists_and_describes_the_group(
     own_broker: KstoreBroker | KafkaBroker, tmp_path: Path
 ) -> None:
-    make_topics(own_broker.bootstrap)
+    make_topics(own_broker.bootstrap, "lines", "counts", partitions=PARTITIONS)
     at = ["--bootstrap-server", own_broker.bootstrap]
     with instance(tmp_path, "one", own_broker.bootstrap, group_protocol="streams") as app:
         app.wait_running()
@@ -159,16 +144,22 @@ def test_kafka_streams_groups_lists_and_describes_the_group(
         counts = Counts(own_broker.bootstrap)
         counts.read_until(3 * PARTITIONS, [app])
         counts.close()
-        assert run_tool(GROUP_TOOL, [*at, "--list"]).stdout.split() == ["words"]
+        assert run_tool("kafka-streams-groups", [*at, "--list"]).stdout.split() == ["words"]
         members = run_tool(
-            GROUP_TOOL, [*at, "--describe", "--group", "words", "--members", "--verbose"]
+            "kafka-streams-groups",
+            [*at, "--describe", "--group", "words", "--members", "--verbose"],
         ).stdout
         assert "ACTIVE: 0:[0,1,2]; 1:[0,1,2]; TARGET-ACTIVE: 0:[0,1,2]; 1:[0,1,2]" in members
-        state = run_tool(GROUP_TOOL, [*at, "--describe", "--group", "words", "--state"]).stdout
+        state = run_tool(
+            "kafka-streams-groups", [*at, "--describe", "--group", "words", "--state"]
+        ).stdout
         assert state.split()[-2:] == ["Stable", "1"]
-        offsets = run_tool(GROUP_TOOL, [*at, "--describe", "--group", "words"]).stdout
+        offsets = run_tool("kafka-streams-groups", [*at, "--describe", "--group", "words"]).stdout
         rows = {tuple(row.split()[1:3]) for row in offsets.splitlines() if row.startswith("words")}
         topics = ("lines", "words-words-repartition")
         assert rows == {(topic, str(index)) for topic in topics for index in range(PARTITIONS)}
-    run_tool(GROUP_TOOL, [*at, "--delete", "--group", "words", "--delete-all-internal-topics"])
-    assert run_tool(GROUP_TOOL, [*at, "--list"]).stdout.split() == []
+    run_tool(
+        "kafka-streams-groups",
+        [*at, "--delete", "--group", "words", "--delete-all-internal-topics"],
+    )
+    assert run_tool("kafka-streams-groups", [*at, "--list"]).stdout.split() == []

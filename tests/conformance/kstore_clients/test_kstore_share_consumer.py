@@ -10,7 +10,6 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,12 +33,11 @@ from kstore.errors import (
     NonEmptyGroupError,
 )
 from tests.cli.shell import Shell
-from tests.conformance.kafka_broker import KafkaBroker, run_tool
-from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kafka_broker import run_tool
 from tests.conformance.live_kafka import LIVE_KAFKA
 
 LONG_MS = 60_000
-QUICK = {
+SETTINGS = {
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
@@ -48,23 +46,7 @@ QUICK = {
 Fill = Callable[..., None]
 
 
-@pytest.fixture(scope="module")
-def quick_kafka(
-    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KafkaBroker]:
-    """A Kafka that tells members their partitions within half a second, not after five."""
-    with KafkaBroker(tmp_path_factory.mktemp("share"), overrides=QUICK) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def quick_kstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """The same of kstore."""
-    with KstoreBroker(tmp_path_factory.mktemp("share"), overrides=QUICK) as running:
-        yield running
-
-
-@pytest.fixture(params=["quick_kstore", pytest.param("quick_kafka", marks=LIVE_KAFKA)])
+@pytest.fixture(params=["files_kstore", pytest.param("files_kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
     """The address of a broker."""
     return request.getfixturevalue(request.param).bootstrap

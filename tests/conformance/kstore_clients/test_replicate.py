@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.beside.librdkafka import make_topics
 from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
@@ -38,14 +39,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
         yield broker
 
 
-def create(source: KafkaBroker, name: str, partitions: int, **configs: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    admin = AdminClient({"bootstrap.servers": source.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
-
-
 def producer(source: KafkaBroker, **more: Any) -> Any:
     from confluent_kafka import Producer
 
@@ -63,8 +56,8 @@ def replicate(source: KafkaBroker, target: KstoreBroker, *more: str) -> str:
 
 
 def test_a_compacted_topic_keeps_its_offsets(source: KafkaBroker, target: KstoreBroker) -> None:
-    create(
-        source, "compacted", 1, cleanup_policy="compact", segment_bytes="1048576",
+    make_topics(
+        source.bootstrap, "compacted", cleanup_policy="compact", segment_bytes="1048576",
         min_cleanable_dirty_ratio="0.01", segment_ms="300",
     )  # fmt: skip
     made = producer(source)
@@ -95,7 +88,7 @@ def test_transactions_and_a_group_that_moves(
     from confluent_kafka import Consumer, TopicPartition
 
     topic, group = f"txn-{isolation}", f"g-{isolation}"
-    create(source, topic, 2, compression_type="zstd")
+    make_topics(source.bootstrap, topic, partitions=2, compression_type="zstd")
     made = producer(source, **{"transactional.id": topic})
     made.init_transactions(60)
     for number in range(12):

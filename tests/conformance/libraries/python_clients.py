@@ -11,7 +11,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
-from tests.beside.librdkafka import consumer_of
+from tests.beside.librdkafka import consumer_of, make_topics
 from tests.conformance.libraries.samples import Sample
 
 DEADLINE_S = 40.0
@@ -93,11 +93,7 @@ class ConfluentClient(Client):
     name = "confluent-kafka"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        new = NewTopic(topic, partitions, 1, config=_dotted(configs))
-        admin.create_topics([new])[topic].result(30)
+        make_topics(self.bootstrap, topic, partitions=partitions, **configs)
 
     def _send(self, topic: str, records: Sequence[Sample], how: How) -> list[int]:
         from confluent_kafka import Producer

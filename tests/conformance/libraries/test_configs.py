@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
-from tests.conformance.kafka_broker import run_tool
+from tests.conformance.kafka_broker import ask_tool
 
 pytestmark = [pytest.mark.slow]
 
 
 def configs(peer, *args: str, check: bool = True):
     """Runs kafka-configs."""
-    return run_tool("kafka-configs", ["--bootstrap-server", peer.bootstrap, *args], check=check)
+    return ask_tool(peer, "kafka-configs", *args, check=check)
 
 
 def shown(text: str) -> dict[str, str]:
@@ -39,7 +39,7 @@ class TestKafkaConfigs:
 
     def test_topics(self, peer, topic):
         made = ["--create", "--topic", topic, "--config", "retention.ms=1000"]
-        run_tool("kafka-topics", ["--bootstrap-server", peer.bootstrap, *made])
+        ask_tool(peer, "kafka-topics", *made)
         entity = ("--entity-type", "topics", "--entity-name", topic)
         done = configs(
             peer, *entity, "--alter", "--add-config", "flush.ms=7,cleanup.policy=[compact,delete]"

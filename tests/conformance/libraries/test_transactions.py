@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.beside.librdkafka import committed_offset, consumer_of, read_all
+from tests.beside.librdkafka import committed_offset, consumer_of, read_all, write_all
 from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.reference.transactional_producer import Producer
@@ -219,7 +219,7 @@ def test_a_copy_is_exact_while_the_broker_is_killed(own_broker: Any, topic: str)
     source, target = f"{topic}-from", f"{topic}-to"
     make_topic(own_broker, source)
     make_topic(own_broker, target)
-    write_all(own_broker, source, values)
+    write_all(own_broker.bootstrap, source, values, [0], {"enable.idempotence": True})
     kills = iter((80, 200, 330, 450, 10_000))
     next_kill = next(kills)
 
@@ -233,16 +233,6 @@ def test_a_copy_is_exact_while_the_broker_is_killed(own_broker: Any, topic: str)
     Copier(own_broker, source, target).run(len(values), 20, kill_now_and_then)
     assert next_kill == 10_000
     assert committed(own_broker, target) == values
-
-
-def write_all(broker: Any, topic: str, values: list[bytes]) -> None:
-    """The values, in order, to partition 0."""
-    from confluent_kafka import Producer as Confluent
-
-    producer = Confluent({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(DEADLINE_S) == 0
 
 
 # ---- Java ----
@@ -262,7 +252,7 @@ def test_kafkas_transactional_message_copier_is_exact_under_kills(
     source, target = f"{topic}-from", f"{topic}-to"
     make_topic(own_broker, source)
     make_topic(own_broker, target)
-    write_all(own_broker, source, values)
+    write_all(own_broker.bootstrap, source, values, [0], {"enable.idempotence": True})
     options = {
         "--broker-list": own_broker.bootstrap,
         "--input-topic": source,

@@ -30,7 +30,7 @@ from kstore.protocol.metadata.metadata import (
 from kstore.protocol.security.acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
-from tests.conformance.kafka_broker import run_tool
+from tests.conformance.kafka_broker import ask_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
@@ -91,8 +91,7 @@ class Secured:
 
     def tool(self, *words: str) -> str:
         """What Kafka's own kafka-acls prints."""
-        args = ["--bootstrap-server", self.open, *words]
-        return run_tool("org.apache.kafka.tools.AclCommand", args).stdout
+        return ask_tool(self.broker, "kafka-acls", *words).stdout
 
 
 @pytest.fixture(scope="module")

@@ -254,7 +254,7 @@ def properties(folder: Path, name: str, *lines: str) -> str:
 def tool(address: str, settings: str, *args: str) -> str:
     """What kafka-delegation-tokens prints."""
     server = ("--bootstrap-server", address, "--command-config", settings)
-    return run_tool("org.apache.kafka.tools.DelegationTokenCommand", [*args, *server]).stdout
+    return run_tool("kafka-delegation-tokens", [*args, *server]).stdout
 
 
 def test_kafkas_tool_makes_a_token_and_java_logs_in_with_it(broker: Broker, tmp_path: Path) -> None:

@@ -27,36 +27,28 @@ WORKERS = 4
 NO_WORDS = r".*\.?error_message: Kafka (None, kstore '<some>'|'<some>', kstore None)"
 ACCEPTED = {
     rf"\w+ v\d+ by \w+, .*: {NO_WORDS}": "who is refused is told so in words, who is not is not",
-    r"(AddPartitionsToTxn|OffsetDelete) v\d .*: (topics|results_by_transaction): Kafka \[\]": (
-        "beside the error of the whole answer, each row has it"
-    ),
-    r"(Share(Fetch|Acknowledge)|(Alter|Delete)ShareGroupOffsets) v\d .*: responses: Kafka \[\]": (
-        "beside the error of the whole answer, each row has it"
-    ),
-    r"ShareGroupHeartbeat v1 .*error_code: Kafka 42, kstore 29": (
-        "the right to a topic is asked for before the request's fields are judged"
-    ),
-    r"AlterShareGroupOffsets v0 .*topic_id: Kafka '<some>', kstore UUID": (
-        "who may not see a topic is not told its id"
-    ),
-    r"ListPartitionReassignments .*: topics: Kafka \{.*, kstore \[\]": (
-        "a refusal does not repeat what was asked for"
-    ),
+    r"(AddPartitionsToTxn|OffsetDelete) v\d .*: (topics|results_by_transaction): Kafka \[\]":
+        "beside the error of the whole answer, each row has it",
+    r"(Share(Fetch|Acknowledge)|(Alter|Delete)ShareGroupOffsets) v\d .*: responses: Kafka \[\]":
+        "beside the error of the whole answer, each row has it",
+    r"ShareGroupHeartbeat v1 .*error_code: Kafka 42, kstore 29":
+        "the right to a topic is asked for before the request's fields are judged",
+    r"AlterShareGroupOffsets v0 .*topic_id: Kafka '<some>', kstore UUID":
+        "who may not see a topic is not told its id",
+    r"ListPartitionReassignments .*: topics: Kafka \{.*, kstore \[\]":
+        "a refusal does not repeat what was asked for",
     r"DescribeClientQuotas .*: entries: Kafka None, kstore \[\]": "no entries beside an error",
-    r"DescribeUserScramCredentials .*: results: Kafka \[\{'user': ''.*, kstore \[\]": (
-        "Kafka has a row for a user without a name"
-    ),
+    r"DescribeUserScramCredentials .*: results: Kafka \[\{'user': ''.*, kstore \[\]":
+        "Kafka has a row for a user without a name",
     r"DescribeTransactions .*producer_epoch: Kafka 0, kstore -1": "unknown is -1",
-    r"DescribeLogDirs v1 .*: results: Kafka \[\], kstore \[\{'error_code': 31": (
-        "versions without an error of their own have it in a row, instead of an empty answer"
-    ),
+    r"DescribeLogDirs v1 .*: results: Kafka \[\], kstore \[\{'error_code': 31":
+        "versions without an error of their own have it in a row, instead of an empty answer",
     r"(DescribeQuorum|DescribeLogDirs) v\d by cluster_": "each broker's own offsets, times, sizes",
     r"Fetch v\d+ by .*\.records: Kafka '\d+ bytes": "see probes/accepted.py",
-    r"EndTxn v\d by txn_write\w*, .*: (error_code: Kafka 51|producer_(epoch|id): Kafka -1)": (
-        "Kafka answers before its markers are written, so the next EndTxn may come too early"
-    ),
+    r"EndTxn v\d by txn_write\w*, .*: (error_code: Kafka 51|producer_(epoch|id): Kafka -1)":
+        "Kafka answers before its markers are written, so the next EndTxn may come too early",
     r"ConsumerGroupDescribe .*subscribed_topic_names\[": "a set, in no order",
-}
+}  # fmt: skip
 """Differences that are meant: a pattern of the difference's line, and the reason."""
 
 

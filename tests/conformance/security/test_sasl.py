@@ -229,10 +229,6 @@ def java_settings(
     return file
 
 
-def java_tool(name: str, *args: str) -> str:
-    return run_tool(name, list(args)).stdout
-
-
 @pytest.mark.parametrize("mechanism", MODULES)
 def test_java_clients_by_each_mechanism(
     broker: Broker, signer: Signer, authority: Authority, tmp_path: Path,
@@ -243,11 +239,11 @@ def test_java_clients_by_each_mechanism(
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={(tmp_path / 'token').as_uri()}"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", allowed)
     where = addresses(broker)["SAFE"]
-    seen = java_tool(
-        "kafka-producer-perf-test", "--topic", f"java-{mechanism}", "--num-records", "300",
+    seen = run_tool(
+        "kafka-producer-perf-test", ["--topic", f"java-{mechanism}", "--num-records", "300",
         "--record-size", "10", "--throughput", "100", "--command-config", str(file),
-        "--bootstrap-server", where,
-    )  # fmt: skip
+        "--bootstrap-server", where],
+    ).stdout  # fmt: skip
     assert "300 records sent" in seen
 
 
@@ -271,10 +267,10 @@ def test_java_shows_a_certificate(broker: Broker, authority: Authority, tmp_path
         f"ssl.truststore.location={authority.ca_path}",
         f"ssl.keystore.location={_pkcs8(authority.folder / 'client.pem', tmp_path)}",
     ]))  # fmt: skip
-    seen = java_tool(
-        "kafka-broker-api-versions", "--bootstrap-server", addresses(broker)["CERT"],
-        "--command-config", str(file),
-    )  # fmt: skip
+    seen = run_tool(
+        "kafka-broker-api-versions", ["--bootstrap-server", addresses(broker)["CERT"],
+        "--command-config", str(file)],
+    ).stdout  # fmt: skip
     assert "SaslHandshake(17)" in seen
 
 
