@@ -31,6 +31,17 @@ class _Messages:
 Ask, Answer = _Messages("request"), _Messages("response")
 
 
+def error_codes(message: Any) -> list[int]:
+    """All error codes in a message, at every depth."""
+    if isinstance(message, list):
+        return [code for each in message for code in error_codes(each)]
+    if not isinstance(message, Struct):
+        return []
+    values = {name: getattr(message, name) for name in message.SPECS}
+    own = [value for name, value in values.items() if name.endswith("error_code")]
+    return own + [code for value in values.values() for code in error_codes(value)]
+
+
 def _made(cls: type[Struct], /, **fields: Any) -> Struct:
     structures = _structures(cls)
     for name in structures.keys() & fields.keys():

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -73,3 +74,10 @@ class Listened:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def memory_mb(pid: int, kind: str = "RssAnon") -> float:
+    """What a process has in memory: of its own, or with ``kind`` VmRSS with pages of files."""
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [found] = [row.split()[1] for row in rows if row.startswith(f"{kind}:")]
+    return int(found) / 1024

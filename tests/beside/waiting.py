@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 TIMEOUT_S = 60.0
 """Generous: it only ends a test that would wait for ever."""
 
@@ -30,6 +32,31 @@ def until(
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout_s:g} s: {what}") from last
         time.sleep(pause_s)
+
+
+def answer_of(
+    step: Callable[[], T], will_do: Callable[[T], object], what: str = "an answer that will do",
+    timeout_s: float = TIMEOUT_S, pause_s: float = 0.02,
+) -> T:  # fmt: skip
+    """What a step gives once that will do: the step is done again until then."""
+    found: list[T] = []
+
+    def does() -> object:
+        found[:] = [step()]
+        return will_do(found[0])
+
+    try:
+        until(does, what, timeout_s, pause_s)
+    except AssertionError as error:
+        error.add_note(f"the last one: {found}")
+        raise
+    return found[0]
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything happen that can, without time going by."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def reached(

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 import kstore
-from tests.beside.librdkafka import read_first
+from tests.beside.librdkafka import read_first, write_all
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 
 Start = Callable[..., KstoreBroker]
@@ -52,14 +52,7 @@ def create(broker: KstoreBroker, *topics: NewTopic) -> None:
 
 
 def produce(broker: KstoreBroker, topic: str, values: list[bytes], **settings: object) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1, **settings})
-    failed = []
-    for value in values:
-        producer.produce(
-            topic, value, partition=0, on_delivery=lambda error, _: error and failed.append(error)
-        )
-    assert producer.flush(20) == 0
-    assert failed == []
+    write_all(broker.bootstrap, topic, values, [0], {"linger.ms": 1} | settings)
 
 
 def consume(broker: KstoreBroker, topic: str, count: int, partition: int = 0) -> list[bytes]:

@@ -7,8 +7,6 @@ import json
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,22 +20,12 @@ from kstore.broker.http_probes import Probes, StuckAnswers
 from kstore.broker.http_server import Answer, Request, serve_http
 from kstore.broker.runtime.loop_holds import LoopHolds
 from kstore.config import BrokerConfig
+from tests.broker import test_http_api as http_api
 from tests.conformance.kstore_broker import KstoreBroker
-
-TOKEN = "s3cret-of-the-test"
-
-
-def ask(url: str, method: str = "GET", headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    request = urllib.request.Request(url, headers=headers or {}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as refused:
-        return refused.code, json.loads(refused.read())
 
 
 def test_probes_need_no_token_and_tell_no_more_than_a_status(tmp_path: Path) -> None:
-    settings = {"kstore.http.listener": "http://0.0.0.0:0", "kstore.http.token": TOKEN}
+    settings = {"kstore.http.listener": "http://0.0.0.0:0", "kstore.http.token": http_api.TOKEN}
     with KstoreBroker(tmp_path, overrides=settings) as broker:
         port = broker.error_output().rpartition("the HTTP API is at ")[2].split()[0].split(":")[-1]
         url = f"http://127.0.0.1:{port}"
@@ -68,6 +56,11 @@ def test_only_a_broker_that_answers_clients_is_ready(
     assert alive is not None
     assert alive.status == 200
     assert probes.answer(Request("GET", "/metrics", {}, b"")) is None
+
+
+def ask(url: str, method: str = "GET", headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    status, body, _ = http_api.ask(url, method, headers=headers or {})
+    return status, body
 
 
 @pytest.fixture

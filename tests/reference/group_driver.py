@@ -103,7 +103,7 @@ class GroupDriver:
         result = whole(self.shard.decide(request, ctx))
         assert snapshot(self.shard) == before, "a decision changed the state"
         self.refused.update(result.refused)
-        self._take(result)
+        self.take(result)
         if result.response is not None:
             return result.response
         return parked if parked.response is None else parked.response
@@ -126,20 +126,24 @@ class GroupDriver:
             when, _, key = min(due)
             self.now_ms = when
             event = self.timers.pop(key)[2]
-            ctx = self.context(None, 0, "", "")
-            if isinstance(event, RegexesDue):
-                ctx = ctx._replace(found=self._found(event.group_id))
-            before = snapshot(self.shard)
-            result = whole(self.shard.follow(event, ctx))
-            assert snapshot(self.shard) == before, "a decision changed the state"
-            self._take(result)
+            self.tell(event)
         self.now_ms = until
+
+    def tell(self, event: TimerEvent) -> None:
+        """Let a group follow what happened elsewhere, or a timer."""
+        ctx = self.context(None, 0, "", "")
+        if isinstance(event, RegexesDue):
+            ctx = ctx._replace(found=self._found(event.group_id))
+        before = snapshot(self.shard)
+        result = whole(self.shard.follow(event, ctx))
+        assert snapshot(self.shard) == before, "a decision changed the state"
+        self.take(result)
 
     def expire_offsets(self) -> None:
         """Run the retention check."""
         records: list[GroupRecord] = []
         for result in self.shard.expiry(self.now_ms):
-            self._take(result)
+            self.take(result)
             records += result.records
         self.last_records = records
 
@@ -153,9 +157,10 @@ class GroupDriver:
         shard.check()
         for group_id in list(shard.groups):
             context = self.context(None, 0, "", "")
-            self._take(whole(shard.resume(group_id, context)))
+            self.take(whole(shard.resume(group_id, context)))
 
-    def _take(self, result: Result) -> None:
+    def take(self, result: Result) -> None:
+        """Append a step's records, and take it over."""
         base_offset = len(self.log)
         self.log += result.records
         self.last_records = list(result.records)

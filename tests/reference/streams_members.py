@@ -14,11 +14,16 @@ Task = tuple[str, int]
 Topology = streams_groups.StreamsGroupHeartbeatRequestTopology
 Subtopology = streams_groups.StreamsGroupHeartbeatRequestSubtopology
 TopicInfo = streams_groups.StreamsGroupHeartbeatRequestTopicInfo
+Config = streams_groups.StreamsGroupHeartbeatRequestKeyValue
 
 
-def topic_info(name: str, partitions: int = 0) -> TopicInfo:
-    """A repartition or changelog topic."""
-    return TopicInfo(name=name, partitions=partitions)
+def topic_info(
+    name: str, partitions: int = 0, replication_factor: int = 0, **configs: str
+) -> TopicInfo:
+    """A repartition or changelog topic; ``retention_ms="1"`` is a config of it."""
+    rows = [Config(key=key.replace("_", "."), value=value) for key, value in configs.items()]
+    sizes = {"partitions": partitions, "replication_factor": replication_factor}
+    return TopicInfo(name=name, topic_configs=rows, **sizes)
 
 
 def subtopology(subtopology_id: str, *sources: str, **fields: Any) -> Subtopology:

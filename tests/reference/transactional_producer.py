@@ -5,12 +5,14 @@ and what a read_committed consumer makes of the records that it gets.
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 from kstore.record import decode
+from tests.beside.waiting import answer_of
 from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, list_request, offsets_request, only
@@ -35,9 +37,7 @@ class Producer:
 
     def twin(self) -> Producer:
         """Another one of the same id and epoch."""
-        other = Producer.__new__(Producer)
-        other.__dict__.update(self.__dict__)
-        return other
+        return copy(self)
 
     def ask(self, message: Message, version: int) -> Any:
         """One request."""
@@ -107,11 +107,7 @@ class Producer:
 
     def await_state(self, *names: str) -> Any:
         """Wait until the transaction is in one of these states."""
-        deadline = time.monotonic() + 20
-        while (found := self.state()).transaction_state not in names:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.005)
-        return found
+        return answer_of(self.state, lambda found: found.transaction_state in names, pause_s=0.005)
 
     def create_topic(self, partitions: int = 2) -> None:
         """Make the topic."""

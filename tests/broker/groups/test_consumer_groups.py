@@ -12,52 +12,31 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from tests.broker.harness.topic_client import TopicClient
-from tests.broker.harness.wire import Wire
+from tests.broker.groups.test_expansion import QUICK
+from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
-from tests.record_requests import commit_request
-
-QUICK = {
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-}
 
 
 @pytest.fixture
-def line(start_broker: Callable[..., KstoreBroker]) -> Wire:
-    line = Wire(start_broker(QUICK))
+def line(start_broker: Callable[..., KstoreBroker]) -> TopicClient:
+    line = TopicClient(start_broker(QUICK), extended=False)
     line.make_topic("t", 2)
     return line
 
 
-def enter(line: Wire, member: str = "a", **fields: Any) -> Any:
-    said: dict[str, Any] = {
-        "rebalance_timeout_ms": 60_000,
-        "subscribed_topic_names": ["t"],
-        "topic_partitions": [],
-    }
-    return beat(line, member, 0, **(said | fields))
+def enter(line: TopicClient, member: str = "a", **fields: Any) -> Any:
+    return line.beat(member, 0, **({"subscribed_topic_names": ["t"]} | fields))
 
 
-def beat(line: Wire, member: str, epoch: int, **fields: Any) -> Any:
-    return line.call(
-        Ask.ConsumerGroupHeartbeat(group_id="g", member_id=member, member_epoch=epoch, **fields)
-    )
-
-
-def held(answer: Any) -> list[int]:
-    return [index for row in answer.assignment.topic_partitions for index in row.partitions]
-
-
-def commit(line: Wire, member: str, epoch: int, partition: int, **fields: Any) -> int:
+def commit(line: TopicClient, member: str, epoch: int, partition: int, **fields: Any) -> int:
     who = {"member_id": member, "generation_id_or_member_epoch": epoch}
-    request = commit_request("t", {partition: 5}, row=fields, **who)
-    return line.call(request, 9).topics[0].partitions[0].error_code
+    [code] = line.commit("t", {partition: 5}, **fields, **who)
+    return code
 
 
-def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
+def test_groups_are_listed_by_type_and_state(line: TopicClient) -> None:
     enter(line)
 
     def listed(**filters: list[str]) -> list[tuple[str, str, str]]:
@@ -75,32 +54,32 @@ def test_groups_are_listed_by_type_and_state(line: Wire) -> None:
     assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
 
 
-def test_a_group_s_settings_hold_for_it(line: Wire) -> None:
+def test_a_group_s_settings_hold_for_it(line: TopicClient) -> None:
     assert enter(line).heartbeat_interval_ms == 5000
     assert line.set_group("g", consumer_heartbeat_interval_ms=7000) == 0
-    assert beat(line, "a", 2).heartbeat_interval_ms == 7000
+    assert line.beat("a", 2).heartbeat_interval_ms == 7000
 
 
-def test_topics_that_grow_or_go_reach_the_group(line: Wire) -> None:
+def test_topics_that_grow_or_go_reach_the_group(line: TopicClient) -> None:
     assert held(enter(line)) == [0, 1]
     more = [{"name": "t", "count": 4, "assignments": None}]
     grown = line.call(Ask.CreatePartitions(topics=more, timeout_ms=5000))
     assert grown.results[0].error_code == 0, grown
-    assert held(beat(line, "a", 2)) == [0, 1, 2, 3]
+    assert held(line.beat("a", 2)) == [0, 1, 2, 3]
     line.call(Ask.DeleteTopics(topics=[{"name": "t"}], timeout_ms=5000))
-    assert held(beat(line, "a", 3)) == []
+    assert held(line.beat("a", 3)) == []
 
 
 def test_kill_9_loses_nothing_of_a_group(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
     broker = start_broker(QUICK)
-    line = Wire(broker)
+    line = TopicClient(broker, extended=False)
     new = {"name": "t", "num_partitions": 4, "replication_factor": 1}
     line.call(Ask.CreateTopics(topics=[new]))
     enter(line)
     enter(line, "b", instance_id="i")
-    beat(line, "a", 2)
+    line.beat("a", 2)
     assert commit(line, "a", 2, 3, partition_epoch=7) == ErrorCode.NONE
     before = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
     broker.kill()
@@ -127,7 +106,7 @@ def test_commits_that_owners_are_refused_are_in_the_metrics(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    line = Wire(start_broker(QUICK | {"kstore.metrics.listener": url}))
+    line = TopicClient(start_broker(QUICK | {"kstore.metrics.listener": url}), extended=False)
 
     def told() -> list[str]:
         with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
@@ -145,11 +124,11 @@ def test_commits_that_owners_are_refused_are_in_the_metrics(
     assert told() == ['kstore_owner_commits_refused_total{reason="STALE_MEMBER_EPOCH"} 2']
 
 
-def test_an_emptied_group_is_deleted(line: Wire) -> None:
+def test_an_emptied_group_is_deleted(line: TopicClient) -> None:
     enter(line)
     delete = Ask.DeleteGroups(groups_names=["g"])
     assert line.call(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    assert beat(line, "a", -1).member_epoch == -1
+    assert line.beat("a", -1).member_epoch == -1
     assert line.call(delete).results[0].error_code == ErrorCode.NONE
     described = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -157,7 +136,7 @@ def test_an_emptied_group_is_deleted(line: Wire) -> None:
 
 def test_the_protocol_can_be_switched_off(start_broker: Callable[..., KstoreBroker]) -> None:
     off = {"group.coordinator.rebalance.protocols": "classic"}
-    line = Wire(start_broker(off))
+    line = TopicClient(start_broker(off), extended=False)
     unsupported = ErrorCode.UNSUPPORTED_VERSION
     assert enter(line).error_code == unsupported
     described = line.call(Ask.ConsumerGroupDescribe(group_ids=["g"])).groups[0]

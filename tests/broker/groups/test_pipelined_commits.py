@@ -4,9 +4,6 @@ not wait for the answers: a commit stays that comes behind what deletes offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kstore.broker.api import API_TABLE
@@ -22,14 +19,10 @@ COMMIT_VERSION = FETCH_VERSION = 9
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TopicClient]:
-    broker = KstoreBroker(tmp_path)
-    broker.start()
+def client(broker: KstoreBroker) -> TopicClient:
     client = TopicClient(broker)
     client.create("t")
-    yield client
-    client.sock.close()
-    broker.stop()
+    return client
 
 
 def commit(offset: int) -> Message:

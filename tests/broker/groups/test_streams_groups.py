@@ -4,21 +4,17 @@ what of a group is there after kill -9.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.streams_groups import (
-    StreamsGroupHeartbeatRequestKeyValue,
-    StreamsGroupHeartbeatRequestTopicInfo,
-)
 from kstore.protocol.schema import Message
+from tests.beside.waiting import answer_of
 from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.record_requests import commit_request
-from tests.reference.streams_members import StreamsClient, subtopology, topology
+from tests.reference.streams_members import StreamsClient, subtopology, topic_info, topology
 
 MISSING_INTERNAL_TOPICS = 3
 TOPIC_RESOURCE = 2
@@ -38,42 +34,18 @@ class Line(Wire):
         return self.call(request)
 
 
-def info(name: str, replication_factor: int = 0, **configs: str) -> Any:
-    return StreamsGroupHeartbeatRequestTopicInfo(
-        name=name,
-        replication_factor=replication_factor,
-        topic_configs=[
-            StreamsGroupHeartbeatRequestKeyValue(key=key.replace("_", "."), value=value)
-            for key, value in configs.items()
-        ],
-    )
-
-
 def counted(replication_factor: int = 0) -> Any:
     """Lines in, words dealt out anew, counts kept."""
     return topology(
         subtopology("0", "lines", repartition_sink_topics=["words"]),
         subtopology(
             "1",
-            repartition_source_topics=[info("words", replication_factor, retention_ms="-1")],
-            state_changelog_topics=[info("store", cleanup_policy="compact")],
+            repartition_source_topics=[
+                topic_info("words", 0, replication_factor, retention_ms="-1")
+            ],
+            state_changelog_topics=[topic_info("store", cleanup_policy="compact")],
         ),
     )
-
-
-def until(step: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
-    """Repeat a step until its answer will do."""
-    end = time.monotonic() + 20
-    while True:
-        answer = step()
-        if done(answer):
-            return answer
-        assert time.monotonic() < end, answer
-        time.sleep(0.02)
-
-
-def client(line: Line, member_id: str, told: Any) -> StreamsClient:
-    return StreamsClient(line, member_id, told)  # type: ignore[arg-type]
 
 
 def work(*members: StreamsClient) -> None:
@@ -99,16 +71,16 @@ def crash(broker: KstoreBroker) -> Line:
     broker.start()
     line = Line(broker)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    until(lambda: described(line), lambda group: group.error_code != loading)
+    answer_of(lambda: described(line), lambda group: group.error_code != loading)
     return line
 
 
 def started(line: Line, *names: str) -> list[StreamsClient]:
     """Members that have their tasks, of an application whose topics are there."""
     line.make_topic("lines", 3)
-    members = [client(line, name, counted()) for name in names]
+    members = [StreamsClient(line, name, counted()) for name in names]
     for member in members:
-        until(member.join, lambda answer: answer.error_code == 0 and not answer.status)
+        answer_of(member.join, lambda answer: answer.error_code == 0 and not answer.status)
     work(*members)
     return members
 
@@ -118,11 +90,11 @@ def test_missing_internal_topics_are_made_as_the_application_wants_them(
 ) -> None:
     line = Line(broker)
     line.make_topic("lines", 3)
-    member = client(line, "m", counted())
+    member = StreamsClient(line, "m", counted())
     first = member.join()
     assert [status.status_code for status in first.status] == [MISSING_INTERNAL_TOPICS]
     assert first.active_tasks == []
-    until(member.beat, lambda answer: not answer.status)
+    answer_of(member.beat, lambda answer: not answer.status)
     assert member.active == {(s, p) for s in "01" for p in range(3)}
     names = [{"name": name} for name in ("words", "store")]
     made = line.call(Ask.Metadata(topics=names)).topics
@@ -139,9 +111,9 @@ def test_missing_internal_topics_are_made_as_the_application_wants_them(
 def test_why_an_internal_topic_can_t_be_made_is_told(broker: KstoreBroker) -> None:
     line = Line(broker)
     line.make_topic("lines", 1)
-    member = client(line, "m", counted(replication_factor=3))
+    member = StreamsClient(line, "m", counted(replication_factor=3))
     member.join()
-    until(member.beat, lambda answer: "not create words (" in answer.status[0].status_detail)
+    answer_of(member.beat, lambda answer: "not create words (" in answer.status[0].status_detail)
     assert member.beat().status[0].status_detail.count("words (") == 1
     assert described(line).group_state == "NotReady"
 
@@ -167,7 +139,7 @@ def test_assignment_epochs_outlive_the_coordinator(broker: KstoreBroker) -> None
     line = Line(broker)
     (one,) = started(line, "one")
     old_epoch, old_tasks = one.epoch, set(one.active)
-    two = client(line, "two", counted())
+    two = StreamsClient(line, "two", counted())
     two.join()
     work(one, two)
     assert one.epoch > old_epoch

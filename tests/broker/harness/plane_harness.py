@@ -213,15 +213,7 @@ class Client:
 
     def feed(self, data: bytes, piece: int = 1 << 30) -> None:
         """Let bytes arrive, in pieces of at most so many."""
-        while data:
-            view = memoryview(self.connection.get_buffer(-1))  # type: ignore[arg-type]
-            count = min(len(view), piece, len(data))
-            if count == 0:
-                return  # it is closed, and takes nothing more
-            view[:count] = data[:count]
-            view.release()
-            self.connection.buffer_updated(count)
-            data = data[count:]
+        feed(self.connection, data, piece)
 
     def frame(self, api_key: int, version: int, request: Message) -> bytes:
         """A request's frame with a correlation id of its own."""
@@ -243,14 +235,9 @@ class Client:
 
     def raw_answers(self) -> list[bytes]:
         """The answers that have come since the last look, without their sizes."""
-        data = bytes(self.transport.written)
+        found, rest = frames(bytes(self.transport.written))
         self.transport.written.clear()
-        found = []
-        while data:
-            (size,) = struct.unpack_from(">i", data)
-            assert len(data) >= 4 + size
-            found.append(data[4 : 4 + size])
-            data = data[4 + size :]
+        assert not rest
         return found
 
     def answers(self) -> list[tuple[int, Any]]:
@@ -265,6 +252,28 @@ class Client:
                 (correlation_id, decode_response(answer, APIS[api_key].response, version)[1])
             )
         return found
+
+
+def feed(connection: Connection, data: bytes, piece: int = 1 << 30) -> None:
+    """Let bytes arrive, in pieces of at most so many."""
+    while data:
+        view = memoryview(connection.get_buffer(-1))  # type: ignore[arg-type]
+        count = min(len(view), piece, len(data))
+        if count == 0:
+            return  # it is closed, and takes nothing more
+        view[:count] = data[:count]
+        view.release()
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
+def frames(data: bytes) -> tuple[list[bytes], bytes]:
+    """The whole payloads at the beginning of some bytes, and what is left."""
+    found = []
+    while len(data) >= 4 and len(data) >= 4 + (size := struct.unpack_from(">i", data)[0]):
+        found.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    return found, data
 
 
 def framed(payload: bytes) -> bytes:

@@ -4,15 +4,14 @@ coordinator, Kafka's and ours.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
+from tests.beside.waiting import answer_of, until
 from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
 
-PATIENCE_S = 30.0
 MOVING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -26,22 +25,16 @@ class ShareStateClient(Wire):
 
     def coordinator(self, key: SharePartitionKey) -> int:
         """The broker that keeps a share-partition, once there is one."""
-        deadline = time.monotonic() + PATIENCE_S
         request = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
-        while True:
-            found = self.call(request).coordinators[0]
-            if found.error_code == ErrorCode.NONE or time.monotonic() > deadline:
-                assert found.error_code == ErrorCode.NONE, found
-                return found.node_id
-            time.sleep(0.05)
+        return answer_of(
+            lambda: self.call(request).coordinators[0],
+            lambda found: found.error_code == ErrorCode.NONE,
+        ).node_id
 
     def wait_served(self, key: SharePartitionKey) -> None:
         """Wait until this broker serves a share-partition, and knows its topic."""
-        deadline = time.monotonic() + PATIENCE_S
         assert self.coordinator(key) >= 0
-        while (row := self.read_summary(key, -1)).error_code in MOVING:
-            assert time.monotonic() < deadline, row
-            time.sleep(0.05)
+        until(lambda: self.read_summary(key, -1).error_code not in MOVING)
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Any:
         row = {"state_epoch": state_epoch, "start_offset": start_offset}

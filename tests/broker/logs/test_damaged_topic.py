@@ -5,8 +5,7 @@ log and metrics tell what is wrong.
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,9 @@ from tests.conformance.kstore_broker import KstoreBroker
 Start = Callable[..., KstoreBroker]
 
 
-@contextmanager
-def connected(broker: KstoreBroker) -> Iterator[TopicClient]:
-    """A client until the end of the block."""
-    client = TopicClient(broker)
-    with client.sock:
-        yield client
-
-
 def fill(broker: KstoreBroker, batches_count: int, records: int) -> Path:
     """Topic t with so many batches of so many records; its segment. The broker is stopped."""
-    with connected(broker) as client:
+    with TopicClient(broker) as client:
         client.create("t")
         for _ in range(batches_count):
             client.produce("t", records=records)
@@ -63,7 +54,7 @@ def test_consumers_get_what_is_before_and_behind_a_moved_offset(
     data[starts[30] + 4] ^= 1  # adds 2^24
     segment.write_bytes(data)
     broker.start()
-    with connected(broker) as client:
+    with TopicClient(broker) as client:
         first = fetch(client, 0)
         assert [r.offset for r in decode(first.records)] == list(range(damaged))
         assert fetch(client, damaged).error_code == ErrorCode.CORRUPT_MESSAGE
@@ -84,7 +75,7 @@ def test_what_was_checked_is_sent_without_a_second_check_for_a_while(start_broke
     broker = start_broker({})
     segment = fill(broker, 10, 4000)
     broker.start()
-    with connected(broker) as client:
+    with TopicClient(broker) as client:
         whole = bytes(fetch(client, 0).records)
         assert whole == segment.read_bytes()[: len(whole)]
         moved = [view.position for view in batches(whole)][5] + 4
@@ -104,7 +95,7 @@ def test_a_segment_that_was_cut_while_the_broker_was_away_is_told(start_broker: 
     with segment.open("r+b") as file:
         file.truncate(6 * segment.stat().st_size // 10)
     broker.start()
-    with connected(broker) as client:
+    with TopicClient(broker) as client:
         assert client.list_offsets("t").offset == 10
         client.produce("t")
         assert [r.offset for r in decode(fetch(client, 0).records)] == list(range(6))

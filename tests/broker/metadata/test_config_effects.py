@@ -6,75 +6,62 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.record import batches, decode
+from tests.broker.harness.wire import Wire
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-SET, DELETE = 0, 1
 RECORDS = [b"the same words again and again " * 30] * 20
 
 
-class Client(Peer):
+class Client(Wire):
     """One connection that speaks of configs and records."""
 
     def make(self, topic: str, **configs: str) -> int:
         rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
         new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": rows}
-        answer: Any = self.ask(Ask.CreateTopics(topics=[new]), 5)
+        answer = self.call(Ask.CreateTopics(topics=[new]), 5)
         return int(answer.topics[0].error_code)
 
     def alter(
         self, kind: int, name: str, key: str, value: str | None, *, dry: bool = False
     ) -> tuple[int, str | None]:
         """Set, or with None delete, one setting; the error code and its words."""
-        row = {"name": key, "value": value, "config_operation": DELETE if value is None else SET}
-        resource = {"resource_type": kind, "resource_name": name, "configs": [row]}
-        answer: Any = self.ask(
-            Ask.IncrementalAlterConfigs(resources=[resource], validate_only=dry), 1
-        )
-        return answer.responses[0].error_code, answer.responses[0].error_message
+        answer = self.configure(kind, name, dry=dry, **{key: value})
+        return answer.error_code, answer.error_message
 
     def replace(self, kind: int, name: str, **pairs: str) -> int:
         rows = [{"name": key.replace("_", "."), "value": pairs[key]} for key in pairs]
         resource = {"resource_type": kind, "resource_name": name, "configs": rows}
-        answer: Any = self.ask(Ask.AlterConfigs(resources=[resource]), 2)
+        answer = self.call(Ask.AlterConfigs(resources=[resource]), 2)
         return int(answer.responses[0].error_code)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
         """A setting's value, and where it comes from."""
-        row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
-        answer: Any = self.ask(Ask.DescribeConfigs(resources=[row]), 4)
-        [config] = answer.results[0].configs
+        [config] = self.configs(kind, name, key)
         return config.value, config.config_source
 
     def produce(self, topic: str, values: list[bytes], *, acks: int = -1, codec: int = 0) -> int:
         request = produce_request(topic, build_batch(values, compression=codec), acks=acks)
-        return int(only(self.ask(request, 9)).error_code)
+        return int(only(self.call(request, 9)).error_code)
 
     def stored(self, topic: str) -> bytes:
         """All batches of partition 0, as they are in the log."""
         request = fetch_request(topic, fetch_part(max_bytes=1 << 24), max_bytes=1 << 24)
-        return bytes(only(self.ask(request, 12)).records)
-
-
-def connect(broker: KstoreBroker) -> Client:
-    return Client("kstore", broker.host, broker.port)
+        return bytes(only(self.call(request, 12)).records)
 
 
 @pytest.fixture
 def client(running: KstoreBroker) -> Iterator[Client]:
-    client = connect(running)
-    yield client
-    client.reset()
+    with Client(running) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -121,7 +108,7 @@ def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> N
     client.make("damaged", compression_type="gzip")
     batch = bytearray(build_batch(RECORDS))
     batch[-1] ^= 1
-    answer = only(client.ask(produce_request("damaged", bytes(batch)), 9))
+    answer = only(client.call(produce_request("damaged", bytes(batch)), 9))
     assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -209,16 +196,16 @@ def test_a_loggers_level_changes_what_is_logged(running: KstoreBroker, client: C
 def test_connections_are_limited_as_set_now(client: Client, running: KstoreBroker) -> None:
     assert client.alter(BROKER, "1", "max.connections.per.ip", "1") == (0, None)
     with pytest.raises((ConnectionError, RuntimeError)):
-        connect(running)
+        Client(running).call(Ask.DescribeCluster(), 0)
     assert client.alter(BROKER, "1", "max.connections.per.ip", None) == (0, None)
-    connect(running).reset()
+    Client(running).call(Ask.DescribeCluster(), 0)
 
 
 def test_everything_that_was_set_is_there_after_a_crash(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
     broker = start_broker()
-    client = connect(broker)
+    client = Client(broker)
     client.make("lasting")
     group = "team a/b%"
     assert client.alter(TOPIC, "lasting", "retention.ms", "1000") == (0, None)
@@ -229,41 +216,41 @@ def test_everything_that_was_set_is_there_after_a_crash(
     odd = [".", "..", "%2E", "#", "ä" * 400, "x" * 3000]
     for name in odd:
         assert client.alter(GROUP, name, "streams.num.standby.replicas", "1") == (0, None)
-    client.reset()
+    client.close()
     broker.kill()
     broker.start()
-    client = connect(broker)
+    client = Client(broker)
     assert client.value(TOPIC, "lasting", "retention.ms") == ("1000", 1)
     assert client.value(TOPIC, "lasting", "max.message.bytes") == ("3000000", 3)
     assert client.value(TOPIC, "lasting", "segment.bytes") == ("4000000", 2)
     assert client.value(GROUP, group, "consumer.session.timeout.ms") == ("50000", 8)
     assert client.value(METRICS, "all", "metrics") == ("*", 7)
     assert client.produce("lasting", [b"x" * 2_500_000]) == 0
-    listed: Any = client.ask(Ask.ListConfigResources(resource_types=[GROUP, METRICS]), 1)
+    listed = client.call(Ask.ListConfigResources(resource_types=[GROUP, METRICS]), 1)
     assert [row.resource_name for row in listed.config_resources] == [*sorted([group, *odd]), "all"]
     for name in odd:
         assert client.alter(GROUP, name, "streams.num.standby.replicas", None) == (0, None)
-    listed = client.ask(Ask.ListConfigResources(resource_types=[GROUP]), 1)
+    listed = client.call(Ask.ListConfigResources(resource_types=[GROUP]), 1)
     assert [row.resource_name for row in listed.config_resources] == [group]
-    client.reset()
+    client.close()
 
 
 def test_a_group_protocol_that_is_switched_off_is_not_spoken(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
-    client = connect(start_broker({"group.coordinator.rebalance.protocols": "classic"}))
-    beat: Any = client.ask(Ask.ConsumerGroupHeartbeat(group_id="g", member_id="m"), 0)
+    client = Client(start_broker({"group.coordinator.rebalance.protocols": "classic"}))
+    beat = client.call(Ask.ConsumerGroupHeartbeat(group_id="g", member_id="m"), 0)
     assert beat.error_code == ErrorCode.UNSUPPORTED_VERSION
-    described: Any = client.ask(Ask.ConsumerGroupDescribe(group_ids=["g"]), 0)
+    described = client.call(Ask.ConsumerGroupDescribe(group_ids=["g"]), 0)
     assert described.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
-    client.reset()
+    client.close()
 
 
 def test_what_stands_in_the_file_is_shown_with_its_source_and_its_other_units(
     start_broker: Callable[..., KstoreBroker],
 ) -> None:
     broker = start_broker({"log.retention.hours": "24", "broker.rack": "r1", "num.io.threads": "4"})
-    client = connect(broker)
+    client = Client(broker)
     client.make("a-day")
     assert client.value(TOPIC, "a-day", "retention.ms") == ("86400000", 5)
     assert client.value(BROKER, "1", "log.retention.hours") == ("24", 4)
@@ -271,7 +258,7 @@ def test_what_stands_in_the_file_is_shown_with_its_source_and_its_other_units(
     assert client.alter(BROKER, "1", "num.io.threads", "9")[0] == ErrorCode.INVALID_REQUEST
     assert client.alter(BROKER, "1", "log.retention.ms", "7000") == (0, None)
     assert client.value(TOPIC, "a-day", "retention.ms") == ("7000", 2)
-    cluster: Any = client.ask(Ask.DescribeCluster(), 0)
+    cluster = client.call(Ask.DescribeCluster(), 0)
     assert [node.rack for node in cluster.brokers] == ["r1"]
     assert "num.io.threads (override) has no effect: one event loop" in broker.error_output()
-    client.reset()
+    client.close()

@@ -17,6 +17,7 @@ from tests.broker.harness.wire import Wire
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 from tests.plain_messages import Ask
+from tests.reference.record_batch import uvarint
 
 Start = Callable[..., KstoreBroker]
 CLIENT_METRICS = 16
@@ -136,23 +137,14 @@ def test_a_push_that_would_cost_more_than_it_carries_is_refused(told, codec):
     client = UUID(int=6)
     [asked] = call(broker, Ask.GetTelemetrySubscriptions(client_instance_id=client))
     attributes, points = b"\x0a\x00" * 50_000, b"\x0a\x00" * 50_000
-    resource = b"\x0a" + size(attributes) + attributes
-    metric = b"\x0a\x01a\x2a" + size(points) + points
-    scope = b"\x12" + size(metric) + metric
-    both = resource + b"\x12" + size(scope) + scope
-    data = b"\x0a" + size(both) + both
+    resource = b"\x0a" + uvarint(len(attributes)) + attributes
+    metric = b"\x0a\x01a\x2a" + uvarint(len(points)) + points
+    scope = b"\x12" + uvarint(len(metric)) + metric
+    both = resource + b"\x12" + uvarint(len(scope)) + scope
+    data = b"\x0a" + uvarint(len(both)) + both
     push = Ask.PushTelemetry(
         client_instance_id=client, subscription_id=asked.subscription_id, compression_type=codec,
         metrics=compress(codec, data) if codec else data)  # fmt: skip
     refused = ErrorCode.INVALID_RECORD if codec else ErrorCode.TELEMETRY_TOO_LARGE
     assert call(broker, push)[0].error_code == refused
     assert not [row for row in read(url).splitlines() if row.startswith("kafka_client_")]
-
-
-def size(data: bytes) -> bytes:
-    """A length as protobuf writes it."""
-    count, out = len(data), bytearray()
-    while count > 0x7F:
-        out.append(count & 0x7F | 0x80)
-        count >>= 7
-    return bytes([*out, count])

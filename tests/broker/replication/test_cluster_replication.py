@@ -14,7 +14,7 @@ import pytest
 from kstore.clients import Producer
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
-from tests.broker.harness.wire import ask
+from tests.broker.harness.wire import Wire, ask
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.plain_messages import Ask
 
@@ -26,9 +26,8 @@ LONG_SESSION = {"kstore.coordination.session.timeout.ms": "60000"}
 
 def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) -> str | None:
     """What one broker knows of a config."""
-    row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
-    answer = ask(cluster.brokers[node_id], Ask.DescribeConfigs(resources=[row]))
-    values: list[str | None] = [config.value for config in answer.results[0].configs]
+    with Wire(cluster.brokers[node_id]) as line:
+        values: list[str | None] = [row.value for row in line.configs(kind, name, key)]
     return values[0] if values else None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -17,6 +16,8 @@ from kstore.broker.api import API_TABLE
 from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
+from tests.beside.programs import memory_mb
+from tests.broker.harness.plane_harness import framed, frames
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.record_requests import fetch_part, fetch_request, produce_request
 
@@ -27,10 +28,6 @@ HUGE_COUNT = b"\xff\xff\xff\xff\x07"
 
 def header(key: int, version: int, *, flexible: bool = False) -> bytes:
     return struct.pack(">hhih", key, version, 7, 1) + b"x" + (b"\0" if flexible else b"")
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 def api_versions(body: bytes, version: int = 3) -> bytes:
@@ -106,15 +103,10 @@ def connect(running: KstoreBroker) -> socket.socket:
     return socket.create_connection((running.host, running.port), timeout=20)
 
 
-def frames(data: bytes) -> int:
-    """How many whole answers these bytes are."""
-    count = 0
-    while data:
-        (size,) = struct.unpack_from(">i", data)
-        assert len(data) >= 4 + size
-        data = data[4 + size :]
-        count += 1
-    return count
+def counted(data: bytes) -> tuple[int, bytes]:
+    """How many whole answers these bytes begin with, and what is behind them."""
+    found, rest = frames(data)
+    return len(found), rest
 
 
 def exactly(sock: socket.socket, size: int) -> bytes:
@@ -144,26 +136,17 @@ def test_each_kind_of_bytes_is_met_as_kafka_does(
         if end == CLOSED:
             while piece := sock.recv(65536):
                 got += piece
-            assert frames(got) == answers
+            assert counted(got) == (answers, b"")
         elif answers:
             sock.sendall(GOOD)
-            while not got or whole(got) < answers + 1:
+            while not got or counted(got)[0] < answers + 1:
                 got += sock.recv(65536)
-            assert frames(got) == answers + 1
+            assert counted(got) == (answers + 1, b"")
         else:
             is_served(running)
             sock.setblocking(False)
             with pytest.raises(BlockingIOError):
                 sock.recv(1)
-
-
-def whole(data: bytes) -> int:
-    """How many whole answers these bytes begin with."""
-    count = at = 0
-    while at + 4 <= len(data):
-        at += 4 + struct.unpack_from(">i", data, at)[0]
-        count += at <= len(data)
-    return count
 
 
 def test_a_half_closed_client_gets_the_answers_to_what_it_sent(running: KstoreBroker) -> None:
@@ -173,7 +156,7 @@ def test_a_half_closed_client_gets_the_answers_to_what_it_sent(running: KstoreBr
         got = b""
         while piece := sock.recv(65536):
             got += piece
-        assert frames(got) == 3
+        assert counted(got) == (3, b"")
 
 
 def test_many_pipelined_requests_are_answered_in_order(running: KstoreBroker) -> None:
@@ -190,22 +173,15 @@ def test_many_pipelined_requests_are_answered_in_order(running: KstoreBroker) ->
             assert len(exactly(sock, size - 4)) == size - 4
 
 
-def memory_mb(running: KstoreBroker) -> float:
-    for line in Path(f"/proc/{running.pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no RssAnon")
-
-
 def test_declared_sizes_and_counts_take_no_memory(running: KstoreBroker) -> None:
-    before = memory_mb(running)
+    before = memory_mb(running.pid)
     held = []
     for _ in range(100):
         sock = connect(running)
         sock.sendall(struct.pack(">i", 104857600) + b"\0" * 1000)
         held.append(sock)
     is_served(running)
-    assert memory_mb(running) - before < 20, "100 requests of 100 MB were announced"
+    assert memory_mb(running.pid) - before < 20, "100 requests of 100 MB were announced"
     for sock in held:
         sock.close()
 
@@ -213,13 +189,13 @@ def test_declared_sizes_and_counts_take_no_memory(running: KstoreBroker) -> None
 @pytest.mark.slow
 def test_an_idle_connection_takes_few_kilobytes(running: KstoreBroker) -> None:
     is_served(running)
-    before = memory_mb(running)
+    before = memory_mb(running.pid)
     held = [connect(running) for _ in range(800)]
     for sock in held:
         sock.sendall(GOOD)
     for sock in held:
         assert exactly(sock, 8)
-    assert (memory_mb(running) - before) * 1024 / len(held) < 16
+    assert (memory_mb(running.pid) - before) * 1024 / len(held) < 16
     for sock in held:
         sock.close()
 
@@ -273,7 +249,7 @@ def test_bent_requests_harm_nobody_else(running: KstoreBroker, seed: int) -> Non
     dice = random.Random(seed)
     good = valid_frames()
     is_served(running)
-    before = memory_mb(running)
+    before = memory_mb(running.pid)
     for _ in range(150):
         data = b"".join(
             bent(dice.choice(good), dice) if dice.random() < 0.7 else dice.choice(good)
@@ -294,4 +270,4 @@ def test_bent_requests_harm_nobody_else(running: KstoreBroker, seed: int) -> Non
             except OSError:
                 continue  # the broker has closed it, or has nothing to say yet
     is_served(running)
-    assert memory_mb(running) - before < 40
+    assert memory_mb(running.pid) - before < 40

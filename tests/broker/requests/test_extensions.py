@@ -135,10 +135,8 @@ def test_the_count_comes_before_a_partition_that_does_not_exist(topic: Topic) ->
 
 
 def configured(topic: Topic, **configs: str) -> None:
-    changes = [{"name": name, "value": value} for name, value in configs.items()]
-    resource = {"resource_type": 2, "resource_name": topic.name, "configs": changes}
-    answer = topic.wire.call(Ask.IncrementalAlterConfigs(resources=[resource]), 1)
-    assert answer.responses[0].error_code == 0, answer
+    answer = topic.wire.configure(2, topic.name, **configs)
+    assert answer.error_code == 0, answer
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)

@@ -9,13 +9,13 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.protocol.logs.fetch import FetchResponse
 from kstore.protocol.registry import decode_response, encode_request
+from tests.beside.programs import memory_mb
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.broker.requests.test_extensions import Topic
@@ -79,13 +79,6 @@ def small_window(broker: KstoreBroker) -> socket.socket:
     return sock
 
 
-def memory_mb(broker: KstoreBroker) -> float:
-    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError("no RssAnon")
-
-
 def open_files(broker: KstoreBroker) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
@@ -110,7 +103,7 @@ def test_a_slow_reader_gets_every_byte_in_the_order_of_its_requests(broker: Ksto
 def test_clients_that_never_read_take_bounded_memory(broker: KstoreBroker) -> None:
     topic = Topic(Wire(broker), "never")
     stored = b"".join(fill(topic, 8))
-    before = memory_mb(broker)
+    before = memory_mb(broker.pid)
     frame = b"".join(fetch_frame(topic, n, 8 * MB) for n in range(50))
     deaf = [small_window(broker) for _ in range(20)]
     for sock in deaf:
@@ -119,7 +112,7 @@ def test_clients_that_never_read_take_bounded_memory(broker: KstoreBroker) -> No
     reader.sock.sendall(fetch_frame(topic, 7, 8 * MB))
     [data] = records_of(read_answer(reader.sock), 7)
     assert data == stored, "others are served"
-    assert memory_mb(broker) - before < 40, "20 clients with 50 answers of 8 MB each"
+    assert memory_mb(broker.pid) - before < 40, "20 clients with 50 answers of 8 MB each"
     [data] = records_of(read_answer(deaf[3]), 0)
     assert data == stored, "and one that wakes up too"
     for sock in deaf:
@@ -140,7 +133,7 @@ def test_small_answers_that_nobody_reads_stop_the_requests(broker: KstoreBroker)
         except BlockingIOError:
             time.sleep(0.01)
     assert sent < 200 * MB, "the broker goes on reading from a client that never reads"
-    assert memory_mb(broker) < 100
+    assert memory_mb(broker.pid) < 100
     sock.close()
 
 

@@ -5,7 +5,7 @@ broker, which is a real one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,6 +31,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.memory_persister import MemoryPersister
 
 PARTITIONS = 40
+SETTINGS = {"share.coordinator.state.topic.num.partitions": "5"}
 BROKER = 1
 
 
@@ -249,15 +250,6 @@ def test_a_write_that_is_begun_ends_when_it_lasts_and_is_written_again_where_tha
     asyncio.run(run())
 
 
-@pytest.fixture(scope="module")
-def far_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """The broker that has the coordinator."""
-    settings = {"share.coordinator.state.topic.num.partitions": "5"}
-    broker = KstoreBroker(tmp_path_factory.mktemp("far"), overrides=settings)
-    with broker:
-        yield broker
-
-
 def with_far(broker: KstoreBroker, test: Callable[[Far], Awaitable[None]]) -> None:
     """Run a test with a persister whose coordinator is that broker."""
 
@@ -274,16 +266,14 @@ def with_far(broker: KstoreBroker, test: Callable[[Far], Awaitable[None]]) -> No
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_persister_whose_coordinator_is_another_broker(
-    far_broker: KstoreBroker, case: Case
-) -> None:
+def test_a_persister_whose_coordinator_is_another_broker(running: KstoreBroker, case: Case) -> None:
     with_far(
-        far_broker,
+        running,
         lambda far: case(far.persister, SharePartitionKey(f"g-{uuid4()}", far.topic_id, 1)),
     )
 
 
-def test_what_is_asked_at_once_goes_in_one_request_of_each_group(far_broker: KstoreBroker) -> None:
+def test_what_is_asked_at_once_goes_in_one_request_of_each_group(running: KstoreBroker) -> None:
     async def test(far: Far) -> None:
         keys = [SharePartitionKey(f"g-{uuid4()}", far.topic_id, index) for index in range(2)]
         await asyncio.gather(
@@ -298,11 +288,11 @@ def test_what_is_asked_at_once_goes_in_one_request_of_each_group(far_broker: Kst
             rows = [row.partition for topic in request.topics for row in topic.partitions]
             assert rows == list(range(PARTITIONS))
 
-    with_far(far_broker, test)
+    with_far(running, test)
 
 
 def test_a_coordinator_that_is_away_is_looked_for_and_asked_again(
-    far_broker: KstoreBroker,
+    running: KstoreBroker,
 ) -> None:
     async def test(far: Far) -> None:
         key = SharePartitionKey(f"g-{uuid4()}", far.topic_id, 0)
@@ -316,4 +306,4 @@ def test_a_coordinator_that_is_away_is_looked_for_and_asked_again(
         assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert far.elsewhere.looked == 5
 
-    with_far(far_broker, test)
+    with_far(running, test)

@@ -15,6 +15,7 @@ from kstore.broker.state.shares.persisted import SharePartitionKey, ShareWrite, 
 from kstore.broker.state.shares.share_shard import ShareRecord
 from kstore.errors import ErrorCode, error_for
 from kstore.types import TopicPartition
+from tests.beside.waiting import turns
 
 KEY = SharePartitionKey("g", UUID(int=1), 0)
 PLACE = TopicPartition("__share_group_state", 0)
@@ -90,8 +91,7 @@ async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
     writer = FakeWriter()
     coordinator = coordinator_of(writer)
     pruning = asyncio.ensure_future(coordinator.prune())
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns(5)
     before = list(writer.log.calls)
     if failure is None:
         writer.told.set_result(None)

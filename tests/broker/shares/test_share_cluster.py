@@ -4,18 +4,17 @@ killed while state is written.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
+from tests.beside.waiting import answer_of
 from tests.broker.harness.share_state_client import MOVING, ShareStateClient
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 
 SETTINGS = THREE_REPLICAS | {"share.coordinator.state.topic.num.partitions": "3"}
-PATIENCE_S = 60.0
 
 
 class Clients:
@@ -37,17 +36,15 @@ class Clients:
 
     def call(self, name: str, key: SharePartitionKey, *arguments: Any) -> Any:
         """Ask the coordinator, wherever it is by then."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+
+        def ask() -> Any:
             try:
-                node_id = self.any().coordinator(key)
-                row = getattr(self[node_id], name)(key, *arguments)
-                if row.error_code not in MOVING:
-                    return row
+                return getattr(self[self.any().coordinator(key)], name)(key, *arguments)
             except OSError:
                 self.close()  # one of them is to a broker that was killed
-            assert time.monotonic() < deadline, (name, key)
-            time.sleep(0.05)
+                raise
+
+        return answer_of(ask, lambda row: row.error_code not in MOVING, f"{name} {key}")
 
     def close(self) -> None:
         """End them."""

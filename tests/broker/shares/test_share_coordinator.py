@@ -30,12 +30,8 @@ PATIENCE_S = 30.0
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def client_of(broker: KstoreBroker) -> ShareStateClient:
-    return ShareStateClient(broker)
-
-
 def test_the_first_question_makes_the_topic_as_kafka_does(start_broker: Start) -> None:
-    client = client_of(start_broker())
+    client = ShareStateClient(start_broker())
     topic_id = client.make_topic("t", 1)
     client.coordinator(SharePartitionKey("g", topic_id, 0))
     [made] = [t for t in client.call(Ask.Metadata(topics=None)).topics if t.name == TOPIC]
@@ -57,7 +53,7 @@ def test_the_first_question_makes_the_topic_as_kafka_does(start_broker: Start) -
 def test_what_was_answered_is_there_after_kill_9(start_broker: Start) -> None:
     settings = {"share.coordinator.snapshot.update.records.per.snapshot": "7"}
     broker = start_broker(settings | {"share.coordinator.state.topic.num.partitions": "3"})
-    client = client_of(broker)
+    client = ShareStateClient(broker)
     topic_id = client.make_topic("t", 4)
     keys = [SharePartitionKey("g", topic_id, index) for index in range(4)]
     chance = random.Random(5)
@@ -74,7 +70,7 @@ def test_what_was_answered_is_there_after_kill_9(start_broker: Start) -> None:
         client.close()
         broker.kill()
         broker.start()
-        client = client_of(broker)
+        client = ShareStateClient(broker)
         for key in keys:
             client.wait_served(key)
         assert [(client.read(key, 0), client.read_summary(key, 0)) for key in keys] == before
@@ -85,7 +81,7 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
     # The quiet one is written anew because the busy one has had snapshots, as in Kafka.
     limit = {"share.coordinator.snapshot.update.records.per.snapshot": "10"}
     broker = start_broker(ONE | OFTEN | limit)
-    client = client_of(broker)
+    client = ShareStateClient(broker)
     topic_id = client.make_topic("t", 2)
     busy, quiet = (SharePartitionKey("g", topic_id, index) for index in range(2))
     for key in (busy, quiet):
@@ -101,7 +97,7 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
     client.close()
     broker.kill()
     broker.start()
-    client = client_of(broker)
+    client = ShareStateClient(broker)
     client.wait_served(busy)
     assert [client.read(key, 0) for key in (busy, quiet)] == before
     client.close()
@@ -114,7 +110,7 @@ def earliest(client: ShareStateClient) -> int:
 
 def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:
     broker = start_broker(ONE)
-    client = client_of(broker)
+    client = ShareStateClient(broker)
     gone, kept = client.make_topic("gone", 2), client.make_topic("kept", 1)
     keys = [
         SharePartitionKey("g", gone, 0),
@@ -139,7 +135,7 @@ def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:
 
 def test_only_who_may_act_for_the_cluster_asks_for_the_state(start_broker: Start) -> None:
     broker = start_broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"})
-    client = client_of(broker)
+    client = ShareStateClient(broker)
     key = SharePartitionKey("g", uuid4(), 0)
     find = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -159,7 +155,7 @@ def test_only_who_may_act_for_the_cluster_asks_for_the_state(start_broker: Start
 def test_old_versions_of_find_coordinator_know_no_share_partitions(
     start_broker: Start, version: int
 ) -> None:
-    client = client_of(start_broker())
+    client = ShareStateClient(start_broker())
     key = str(SharePartitionKey("g", uuid4(), 0))
     old = version < 4
     request = Ask.FindCoordinator(

@@ -12,6 +12,7 @@ import pytest
 
 from kstore.clients import AdminClient, Producer, ShareConsumer, ShareRecord, TopicPartition
 from kstore.clients.admin import ConfigResource
+from tests.beside.waiting import answer_of
 from tests.beside.worker import Worker
 from tests.conformance.kstore_cluster import KstoreCluster
 
@@ -119,13 +120,12 @@ def _start(admin: AdminClient, group: str) -> int:
 
 def _wait(workers: list[Member], count: int) -> None:
     """Until so many offsets were accepted."""
-    ends = time.monotonic() + MOST_S
-    while len(workers[0].asked | workers[1].asked) < count:
+
+    def missing() -> list[int]:
         assert all(worker.problem is None for worker in workers), workers[0].problem
-        assert time.monotonic() < ends, sorted(
-            set(range(RECORDS)) - workers[0].asked - workers[1].asked
-        )
-        time.sleep(0.05)
+        return sorted(set(range(RECORDS)) - workers[0].asked - workers[1].asked)
+
+    answer_of(missing, lambda rest: RECORDS - len(rest) >= count, f"{count} of them", MOST_S)
 
 
 def _check(workers: list[Member]) -> None:

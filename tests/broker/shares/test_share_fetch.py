@@ -89,7 +89,7 @@ def test_a_batch_ends_a_range_unless_the_record_limit_is_strict(running: KstoreB
     group.produce(10, 10, 10)
     member = group.first
     assert acquired((0, 9, 1), (10, 19, 1))(member.fetch(max_records=11, batch_size=10))
-    error, row = member.fetch(max_records=4, mode=1)
+    error, row = member.fetch(max_records=4, share_acquire_mode=1)
     assert (error, row and row.acquired) == (NONE, [(20, 23, 1)])
     assert acquired((24, 29, 1))(group_fetch(group))
 
@@ -174,9 +174,10 @@ def test_members_that_wait_get_what_comes_one_after_the_other(running: KstoreBro
     members = [group.first, *(group.member() for _ in range(3))]
     gone = group.member()
     with ThreadPoolExecutor(5) as pool:
-        lost = pool.submit(gone.fetch, wait_ms=LONG_MS, max_records=1, mode=1)
+        lost = pool.submit(gone.fetch, wait_ms=LONG_MS, max_records=1, share_acquire_mode=1)
         waiting = [
-            pool.submit(member.fetch, wait_ms=LONG_MS, max_records=1, mode=1) for member in members
+            pool.submit(member.fetch, wait_ms=LONG_MS, max_records=1, share_acquire_mode=1)
+            for member in members
         ]
         # Whether it waited or not: it takes no one's turn.
         gone.line.sock.shutdown(socket.SHUT_RDWR)
@@ -192,8 +193,8 @@ def test_a_lock_ends_in_time_unless_it_is_renewed(running: KstoreBroker) -> None
     group = Group(running, share_record_lock_duration_ms=1500)
     group.produce(1, 1)
     assert acquired((0, 1, 1))(group.first.fetch())
-    assert group.first.fetch((1, 1, RENEW), renew=True)[0] == ErrorCode.INVALID_REQUEST
-    error, row = group.first.acknowledge((1, 1, RENEW), renew=True)
+    assert group.first.fetch((1, 1, RENEW), is_renew_ack=True)[0] == ErrorCode.INVALID_REQUEST
+    error, row = group.first.acknowledge((1, 1, RENEW), is_renew_ack=True)
     assert (error, row and row.error) == (NONE, NONE)
     other = group.member()
     error, row = other.fetch(wait_ms=LONG_MS)

@@ -56,47 +56,29 @@ class ShareMember:
                     return
             time.sleep(0.02)
 
+    @property
+    def _who(self) -> dict[str, Any]:
+        ids = {"group_id": self.group_id, "member_id": self.member_id}
+        return {**ids, "share_session_epoch": self.epoch}
+
     def fetch(
-        self,
-        *ranges: tuple[int, int, Sequence[int]],
-        max_records: int = 500,
-        wait_ms: int = 0,
-        batch_size: int = 500,
-        mode: int = 0,
-        renew: bool = False,
-        forget: bool = False,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-    ) -> tuple[int, Row | None]:
+        self, *ranges: tuple[int, int, Sequence[int]], wait_ms: int = 0, forget: bool = False,
+        **fields: Any,
+    ) -> tuple[int, Row | None]:  # fmt: skip
         """(the error of all of it, what it says of the partition)."""
-        forgotten = [{"topic_id": self.topic_id, "partitions": [0]}]
+        sizes = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        forgotten = [{"topic_id": self.topic_id, "partitions": [0]}] if forget else []
         request = Ask.ShareFetch(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            share_session_epoch=self.epoch,
-            max_wait_ms=wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            max_records=max_records,
-            batch_size=batch_size,
-            share_acquire_mode=mode,
-            is_renew_ack=renew,
-            topics=[] if forget else self._topics(ranges),
-            forgotten_topics_data=forgotten if forget else [],
-        )
+            **self._who, **(sizes | fields), max_wait_ms=wait_ms,
+            topics=[] if forget else self._topics(ranges), forgotten_topics_data=forgotten,
+        )  # fmt: skip
         return self._take(self.line.call(request))
 
     def acknowledge(
-        self, *ranges: tuple[int, int, Sequence[int]], renew: bool = False
+        self, *ranges: tuple[int, int, Sequence[int]], **fields: Any
     ) -> tuple[int, Row | None]:
         """As fetch; the row's error is that of the acknowledgement."""
-        request = Ask.ShareAcknowledge(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            share_session_epoch=self.epoch,
-            is_renew_ack=renew,
-            topics=self._topics(ranges),
-        )
+        request = Ask.ShareAcknowledge(**self._who, topics=self._topics(ranges), **fields)
         return self._take(self.line.call(request))
 
     def _topics(self, ranges: Ranges) -> list[dict[str, Any]]:

@@ -21,21 +21,13 @@ from kstore.protocol.logs.list_offsets import (
     ListOffsetsTopic,
 )
 from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
-from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.registry import decode_response
 from kstore.record import build_batch
 from kstore.types import TopicPartition
-from tests.broker.api.requests.world import World, feed, in_world
+from tests.broker.api.requests.world import World, in_world
 
 ZSTD = 4
 PLACE = TopicPartition("t", 0)
-
-
-async def answer(world: World, request: ListOffsetsRequest | CreateTopicsRequest) -> bytes:
-    version = 7
-    connection, transport = world.connect()
-    feed(connection, encode_request(request, version, 1, "me"))
-    (data,) = await asyncio.wait_for(world.answers(transport, 1), 60)
-    return data
 
 
 async def found(world: World, *times: int) -> list[tuple[int, int, int]]:
@@ -46,7 +38,7 @@ async def found(world: World, *times: int) -> list[tuple[int, int, int]]:
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
         )
-        _, response = decode_response(await answer(world, request), ListOffsetsResponse, 7)
+        _, response = decode_response(await world.ask(request, 7), ListOffsetsResponse, 7)
         (row,) = response.topics[0].partitions
         return row.error_code, row.offset, row.timestamp
 
@@ -67,7 +59,7 @@ def test_a_large_batch_is_looked_into_by_a_thread(
 
     async def ask(world: World) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await answer(world, CreateTopicsRequest(topics=[topic]))
+        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
         world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
         world.broker.partition_writer().append(PLACE, build_batch([(None, b"v", 1049)]))
@@ -85,7 +77,7 @@ def test_a_large_batch_is_looked_into_by_a_thread(
 def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await answer(world, CreateTopicsRequest(topics=[topic]))
+        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
         world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
         begin = threading.Event()
@@ -135,7 +127,7 @@ def test_cold_partitions_are_read_in_by_threads(
 
     async def fill(world: World) -> None:
         topic = CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)
-        await answer(world, CreateTopicsRequest(topics=[topic]))
+        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
         for index in range(partitions):
             place = TopicPartition("t", index)
             for number in range(60):
@@ -158,7 +150,7 @@ def test_cold_partitions_are_read_in_by_threads(
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)]
         )
-        _, response = decode_response(await answer(world, request), ListOffsetsResponse, 7)
+        _, response = decode_response(await world.ask(request, 7), ListOffsetsResponse, 7)
         found = {row.partition_index: row.offset for row in response.topics[0].partitions}
         assert found == {index: 7 * index for index in range(partitions)}
         assert len(threads) >= 2 * partitions  # each has a file opened, and an index loaded

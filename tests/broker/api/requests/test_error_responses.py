@@ -19,7 +19,8 @@ from kstore.protocol.groups.offsets import (
     OffsetCommitResponse,
 )
 from kstore.protocol.registry import APIS
-from kstore.protocol.schema import KINDS, Struct, field_type, parse_versions
+from kstore.protocol.schema import KINDS, field_type, parse_versions
+from tests.plain_messages import error_codes
 
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STRING, BYTES, UUID_KIND = KINDS["String"], KINDS["Bytes"], KINDS["Uuid"]
@@ -51,18 +52,6 @@ def filled(cls: Any, version: int, rows: int) -> Any:
     return cls(**values)
 
 
-def codes(row: Any) -> list[int]:
-    """All error codes in an answer."""
-    found = []
-    for name in type(row).SPECS:
-        value = getattr(row, name)
-        if name in {"error_code", "partition_error_code"}:
-            found.append(value)
-        for each in value if isinstance(value, list) else ():
-            found += codes(each) if isinstance(each, Struct) else []
-    return found
-
-
 @pytest.mark.parametrize("key", sorted(API_TABLE))
 def test_every_api_can_fail_in_its_own_form(key: int) -> None:
     row, api = API_TABLE[key], APIS[key]
@@ -71,7 +60,7 @@ def test_every_api_can_fail_in_its_own_form(key: int) -> None:
             asked = filled(api.request, version, rows).encode(version)
             response = failed(api.request.decode(asked, version), version, ERROR, "words")
             told = api.response.decode(response.encode(version), version)
-            assert ERROR in codes(told) or rows == 0
+            assert ERROR in error_codes(told) or rows == 0
 
 
 @pytest.mark.parametrize("key", sorted(TOPIC_APIS))
@@ -86,7 +75,7 @@ def test_only_the_partitions_fail_where_only_they_are_meant(key: int) -> None:
         assert rest is None
         response = failed(taken, version, ERROR, "words", partitions_only=True)
         told = api.response.decode(response.encode(version), version)
-        assert ERROR in codes(told)
+        assert ERROR in error_codes(told)
         assert getattr(told, "error_code", 0) == 0, "the whole has not failed"
 
 

@@ -22,7 +22,8 @@ from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, encode_request
 from tests.broker.api.requests.large_request import FIXED, array_paths, elements, wide_request
 from tests.broker.api.requests.large_request import Path as Fields
-from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
+from tests.broker.api.requests.world import AUTHORIZER, World, in_world
+from tests.broker.harness.plane_harness import feed
 
 SIZE = 128 * 1024
 MOST_ELEMENTS = 100_000

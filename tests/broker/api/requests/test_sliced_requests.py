@@ -39,7 +39,8 @@ from kstore.protocol.transactions.transactions import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from tests.broker.api.requests.world import AUTHORIZER, World, feed, in_world
+from tests.broker.api.requests.world import AUTHORIZER, World, in_world
+from tests.broker.harness.plane_harness import feed
 from tests.plain_messages import Ask
 
 R = TypeVar("R", bound=Message)
@@ -52,10 +53,7 @@ READ, ALLOW = AclOperation.READ, AclPermission.ALLOW
 async def asked(world: World, request: Message, kind: type[R]) -> R:
     """The broker's answer."""
     version = API_TABLE[request.API_KEY].max_version
-    connection, transport = world.connect()
-    feed(connection, encode_request(request, version, 1, "me"))
-    (answer,) = await asyncio.wait_for(world.answers(transport, 1), 60)
-    _, response = decode_response(answer, kind, version)
+    _, response = decode_response(await world.ask(request, version), kind, version)
     return response
 
 

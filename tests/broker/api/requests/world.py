@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from kstore.broker.compose import compose
 from kstore.broker.server import Server
 from kstore.broker.state.metadata.image import Endpoint
 from kstore.config import BrokerConfig
+from kstore.protocol.registry import encode_request
 from kstore.protocol.schema import Message
-from tests.broker.harness.plane_harness import FakeTransport
+from tests.broker.harness.plane_harness import FakeTransport, feed, frames
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -63,14 +63,17 @@ class World:
     async def answers(self, transport: FakeTransport, count: int) -> list[bytes]:
         """So many answers, or those that came before the end of the connection."""
         while True:
-            found, data = [], bytes(transport.written)
-            while len(data) >= 4 and len(data) >= 4 + struct.unpack_from(">i", data)[0]:
-                size = 4 + struct.unpack_from(">i", data)[0]
-                found.append(data[4:size])
-                data = data[size:]
+            found, _ = frames(bytes(transport.written))
             if len(found) >= count or transport.closed:
                 return found
             await asyncio.sleep(0)
+
+    async def ask(self, request: Message, version: int) -> bytes:
+        """The answer to a request on a connection of its own."""
+        connection, transport = self.connect()
+        feed(connection, encode_request(request, version, 1, "me"))
+        (answer,) = await asyncio.wait_for(self.answers(transport, 1), 60)
+        return answer
 
     async def close(self) -> None:
         self._counter.cancel()
@@ -79,16 +82,6 @@ class World:
                 await coordinator.close()
         await self.server.finish(1)
         self.broker.close()
-
-
-def feed(connection: Connection, data: bytes) -> None:
-    while data:
-        view = memoryview(connection.get_buffer(-1))  # type: ignore[arg-type]
-        count = min(len(view), len(data))
-        view[:count] = data[:count]
-        view.release()
-        connection.buffer_updated(count)
-        data = data[count:]
 
 
 def in_world(tmp_path: Path, test: Callable[[World], Awaitable[None]], **settings: str) -> None:

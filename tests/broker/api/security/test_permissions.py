@@ -20,7 +20,7 @@ from kstore.protocol.groups.group_admin import ListGroupsRequest
 from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import APIS
-from kstore.protocol.schema import Message, Struct
+from kstore.protocol.schema import Message
 from kstore.protocol.security.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -28,6 +28,7 @@ from kstore.protocol.security.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from tests.broker.runtime.security.token_harness import allow
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.compare import plain
 from tests.conformance.probes.consumer_groups import beat, join
@@ -35,6 +36,7 @@ from tests.conformance.probes.rights import UNKNOWN_ID, request
 from tests.conformance.probes.secured import SecuredPeer, secure
 from tests.conformance.probes.seeds import Unit, prepare
 from tests.conformance.probes.topics import create
+from tests.plain_messages import error_codes
 
 Units = Callable[[int, int], tuple[Unit, Unit]]
 USER = "nobody"
@@ -87,33 +89,13 @@ def give(peer: SecuredPeer, rights: Iterable[tuple[int, int]]) -> None:
         principal_filter=f"User:{USER}", host_filter=None, operation=1, permission_type=1,
     )  # fmt: skip
     peer.ask(DeleteAclsRequest(filters=[everything]), 3)
-    rows = [
-        AclCreation(
-            resource_type=kind,
-            resource_name="kafka-cluster" if kind == AclResourceType.CLUSTER else "*",
-            resource_pattern_type=LITERAL,
-            principal=f"User:{USER}",
-            host="*",
-            operation=operation,
-            permission_type=ALLOW,
-        )
-        for operation, kind in rights
-    ]
-    if rows:
-        peer.ask(CreateAclsRequest(creations=rows), 3)
+    for operation, kind in rights:
+        name = "kafka-cluster" if kind == AclResourceType.CLUSTER else "*"
+        peer.ask(allow(USER, kind, name, operation), 3)
 
 
-def errors_in(value: Any) -> set[int]:
-    """All error codes of an answer."""
-    if isinstance(value, Struct):
-        found: set[int] = set()
-        for name in value.SPECS:
-            each = getattr(value, name)
-            found |= {each} if name.endswith("error_code") and each else errors_in(each)
-        return found
-    if isinstance(value, list):
-        return set().union(*map(errors_in, value))
-    return set()
+def errors_in(answer: Any) -> set[int]:
+    return {*error_codes(answer)} - {0}
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from kstore.protocol.shares.fetch import (
     ShareFetchRequest,
     ShareFetchRequestAcknowledgementBatch,
 )
+from tests.beside.waiting import turns
 
 PLACE = TopicIdPartition(UUID(int=1), 0)
 
@@ -69,8 +70,7 @@ async def release_and_fetch() -> tuple[list[str], list[str]]:
     )  # fmt: skip
     ctx: Any = SimpleNamespace(connection=None, api_version=1)
     answering = asyncio.ensure_future(handle_share_fetch(broker, request, ctx))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns(5)
     before = list(manager.noted)
     manager.kept.set_result(None)
     await answering

@@ -4,7 +4,6 @@ one that is over: nothing is tried again.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
-from tests.beside.waiting import reached
+from tests.beside.waiting import reached, turns
 from tests.reference.controller_host import Cluster, run
 
 
@@ -48,15 +47,10 @@ def test_one_that_is_over_does_not_look_again(caplog: pytest.LogCaptureFixture) 
         await cluster.settle()
         async with controller._one_at_a_time:
             controller.brokers_changed.set()
-            await _turns()  # who follows the brokers now waits for the lock, if not before
+            await turns(10)  # who follows the brokers now waits for the lock, if not before
             controller.deposed("another was elected")
-        await _turns()  # its step is refused, and whoever waits for it hears of that
+        await turns(10)  # its step is refused, and whoever waits for it hears of that
 
     with caplog.at_level(logging.INFO):
         run(story)
     assert "reads the list of brokers again" not in caplog.text
-
-
-async def _turns() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)

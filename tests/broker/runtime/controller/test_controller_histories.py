@@ -24,7 +24,7 @@ from kstore.broker.runtime.controller.store import ControllerStore
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
-from tests.beside.waiting import reached
+from tests.beside.waiting import reached, turns
 from tests.reference.controller_host import Cluster
 
 NAMES = ("a", "b", "c")
@@ -152,8 +152,7 @@ class History:
                 self.ask(node.propose(name, index, sorted(isr)))
 
     async def wait(self) -> None:
-        for _ in range(self.random.randint(1, 30)):
-            await asyncio.sleep(0)
+        await turns(self.random.randint(1, 30))
         if not self.controller.active:
             await self.elect()
 

@@ -17,6 +17,7 @@ from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, To
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.groups_behind import GroupsBehindResponse
 from tests.beside.waiting import reached
+from tests.broker.runtime.controller.test_growth import refused
 from tests.reference.controller_host import Cluster, run
 
 SHORT, LONG = "300", "600000"
@@ -38,12 +39,6 @@ async def made(cluster: Cluster, partitions: int = 5, replicas: int = 3) -> None
     await cluster.controller.create_topic(NewTopic("__consumer_offsets", 4, 3))
     cluster.logs |= {("t", index): (0, 10) for index in range(partitions)}
     await cluster.settle()
-
-
-async def refused(cluster: Cluster, new: NewPartitions) -> TopicError:
-    with pytest.raises(TopicError) as caught:
-        await cluster.controller.add_partitions(new)
-    return caught.value
 
 
 def told(cluster: Cluster) -> set[tuple[int, int]]:

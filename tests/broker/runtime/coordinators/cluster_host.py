@@ -36,19 +36,18 @@ HERE, THERE = 1, 2
 GROUPS = TopicPartition(OFFSETS_TOPIC, 0)
 STATE = TopicPartition(TRANSACTION_TOPIC, 0)
 DATA = TopicPartition("t", 0)
-SETTINGS = BrokerConfig.load(
-    overrides={
-        "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
-        "group.max.size": "100", "group.consumer.max.size": "100", "group.streams.max.size": "100",
-        "kstore.check.invariants": "true", "kstore.flush.policy": "interval",
-    }
-)  # fmt: skip
+SMALL_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
+    "group.max.size": "100", "group.consumer.max.size": "100", "group.streams.max.size": "100",
+    "kstore.check.invariants": "true",
+}  # fmt: skip
+SETTINGS = BrokerConfig.load(overrides=SMALL_GROUPS | {"kstore.flush.policy": "interval"})
 
 
 class Replicated:
     """A partition led here, whose high watermark the test moves."""
 
-    replication = True
+    replication: bool | None = True
 
     def __init__(self, log: Any) -> None:
         self.log = log
@@ -201,9 +200,3 @@ def run(path: Path, story: Callable[[Host], Awaitable[None]]) -> None:
             host.log_dir.close()
 
     asyncio.run(told())
-
-
-async def turns(count: int = 20) -> None:
-    """Let everything happen that can."""
-    for _ in range(count):
-        await asyncio.sleep(0)

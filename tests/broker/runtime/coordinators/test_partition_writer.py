@@ -20,6 +20,7 @@ from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter,
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import open_log_dir
 from kstore.types import TopicPartition
+from tests.beside.waiting import turns
 
 PLACE = TopicPartition("t", 0)
 
@@ -48,8 +49,7 @@ class Host:
     async def run(self) -> None:
         """Do one append, and let the loop hear of it."""
         assert self.runs.pop(0)()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await turns(3)
 
 
 def play(folder: Path, story: Callable[[Host], Awaitable[None]]) -> None:

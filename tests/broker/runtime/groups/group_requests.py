@@ -6,6 +6,7 @@ from typing import Any
 
 from kstore.broker.api import RequestContext
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+from kstore.broker.state.work import each
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.offsets import OffsetCommitRequest
 from kstore.protocol.schema import Message
@@ -21,6 +22,14 @@ def join(group: str = "g", session_ms: int = 60_000) -> Message:
 
 def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:
     return commit_request("t", {partition: offset}, group)
+
+
+async def committed(coordinator: GroupCoordinator, topic: str = "t", index: int = 0) -> int | None:
+    """The offset that the group g has for a partition."""
+    (row,) = await coordinator.read(
+        "g", lambda shard: each(lambda offsets: offsets.get("g", topic, index), [shard.offsets])
+    )
+    return None if row is None else row.offset
 
 
 async def stable_member(coordinator: GroupCoordinator, session_ms: int = 60_000) -> str:

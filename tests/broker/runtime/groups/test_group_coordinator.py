@@ -22,19 +22,17 @@ from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.topic_rules import NewTopic
-from kstore.broker.state.work import each
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
 from kstore.types import TopicPartition
-from tests.broker.runtime.groups.group_requests import ASKED, commit, join, stable_member
+from tests.broker.runtime.coordinators.cluster_host import SMALL_GROUPS, Replicated
+from tests.broker.runtime.groups.group_requests import ASKED, commit, committed, join, stable_member
 
 SETTINGS = BrokerConfig.load(
     overrides={
-        "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1",
-        "group.max.size": "100", "group.consumer.max.size": "100", "group.streams.max.size": "100",
-        "kstore.check.invariants": "true", "kstore.flush.policy": "os",
-        "offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "1",
+        **SMALL_GROUPS, "kstore.flush.policy": "os", "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": "1",
     }
 )  # fmt: skip
 
@@ -86,18 +84,14 @@ class Host:
         return GroupCoordinator(self, topic, writer, self, self, None)
 
 
-class OwnPartition:
+class OwnPartition(Replicated):
     """A partition without followers, whose log can't be written while the host has a failure."""
 
     replication = None
-    online = True
 
     def __init__(self, host: Host, log: Any) -> None:
-        self.host = host
-        self.log = log
-
-    def may_append_now(self, batch: bytes) -> bool:
-        return True
+        super().__init__(log)
+        self.host, self.online = host, True
 
     def append_batches(self, batch: bytes) -> tuple[int, int, int, int]:
         failure = self.host.failure
@@ -105,8 +99,7 @@ class OwnPartition:
             raise failure
         if failure is not None:
             return failure, -1, -1, -1
-        info = self.log.append_batches(batch, leader_epoch=0, origin="coordinator")
-        return 0, info.base_offset, info.last_offset, info.last_offset + 1
+        return super().append_batches(batch)
 
 
 class _Topics(dict[str, Topic]):
@@ -265,12 +258,8 @@ async def commit_in_a_row(coordinator: GroupCoordinator, turns: int) -> None:
             answers.append(asyncio.ensure_future(answer))
         for _ in range(turns):
             await asyncio.sleep(0)
-    asking = coordinator.read(
-        "g", lambda shard: each(lambda offsets: offsets.get("g", "t", 0), [shard.offsets])
-    )
-    (stored,) = await asyncio.ensure_future(asking)
-    assert stored is not None, f"with {turns} turns between the two"
-    assert stored.offset == 9, f"with {turns} turns between the two"
+    stored = await asyncio.ensure_future(committed(coordinator))
+    assert stored == 9, f"with {turns} turns between the two"
     await asyncio.gather(*answers)
 
 

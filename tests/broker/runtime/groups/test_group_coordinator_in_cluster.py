@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-from kstore.broker.state.work import each
 from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
-from tests.beside.waiting import reached
+from tests.beside.waiting import reached, turns
 from tests.broker.runtime.coordinators.cluster_host import (
     ASKED,
     GROUPS,
@@ -23,9 +22,8 @@ from tests.broker.runtime.coordinators.cluster_host import (
     THERE,
     Host,
     run,
-    turns,
 )
-from tests.broker.runtime.groups.group_requests import commit, join
+from tests.broker.runtime.groups.group_requests import commit, committed, join
 
 
 async def served(host: Host) -> GroupCoordinator:
@@ -44,13 +42,6 @@ async def code_of(answer: Awaitable[Any]) -> int:
     except KafkaError as error:
         return error.code
     return int(found.topics[0].partitions[0].error_code)
-
-
-async def committed_offset(coordinator: GroupCoordinator) -> int:
-    (found,) = await coordinator.read(
-        "g", lambda shard: each(lambda offsets: offsets.get("g", "t", 0), [shard.offsets])
-    )
-    return -1 if found is None else int(found.offset)
 
 
 def test_who_does_not_lead_is_no_coordinator(tmp_path: Path) -> None:
@@ -75,7 +66,7 @@ def test_an_answer_waits_for_the_followers(tmp_path: Path) -> None:
         coordinator = await served(host)
         first = asyncio.create_task(code_of(coordinator.handle("g", commit(1), ASKED)))
         second = asyncio.create_task(code_of(coordinator.handle("g", commit(2), ASKED)))
-        reading = asyncio.create_task(committed_offset(coordinator))
+        reading = asyncio.create_task(committed(coordinator))
         await turns()
         assert host.places[GROUPS].log_end_offset == 2
         assert not first.done()
@@ -97,7 +88,7 @@ def test_who_may_have_been_replaced_answers_nothing_by_what_it_alone_knows(tmp_p
         refused = coordinator.handle("g", commit(1), ASKED)
         assert await code_of(refused) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         with pytest.raises(CoordinatorNotAvailableError):
-            await committed_offset(coordinator)
+            await committed(coordinator)
         assert host.places[GROUPS].log_end_offset == 0
 
     run(tmp_path, story)
@@ -124,7 +115,7 @@ def test_who_waits_when_the_leader_changes_looks_elsewhere(tmp_path: Path) -> No
         assert await waiting == ErrorCode.NOT_COORDINATOR
         host.lead(GROUPS)
         assert await coordinator.leader_of("g") == HERE
-        assert await committed_offset(coordinator) == -1
+        assert await committed(coordinator) is None
 
     run(tmp_path, story)
 
@@ -142,7 +133,7 @@ def test_what_the_leader_before_left_is_served_once_the_followers_have_it(tmp_pa
         assert await code_of(coordinator.handle("g", commit(6), ASKED)) == loading
         host.places[GROUPS].advance()
         await coordinator.wait_loaded()
-        assert await committed_offset(coordinator) == 5
+        assert await committed(coordinator) == 5
 
     run(tmp_path, story)
 
@@ -189,7 +180,7 @@ def test_what_was_answered_is_never_lost(steps: list[Step]) -> None:
                 host.lead(GROUPS)
                 place.advance()
                 await coordinator.wait_loaded()
-                assert await committed_offset(coordinator) >= answered
+                assert (await committed(coordinator) or -1) >= answered
             await turns()
             for task, offset in asked.items():
                 if task.done() and task.result() == ErrorCode.NONE:

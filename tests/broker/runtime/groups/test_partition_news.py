@@ -24,12 +24,12 @@ from kstore.broker.runtime.groups import partition_news
 from kstore.broker.runtime.groups.partition_news import NamedPartition, PartitionNews
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
-from kstore.broker.state.work import each
 from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
+from tests.beside.waiting import turns
 from tests.broker.runtime.coordinators.cluster_host import GROUPS, HERE, Host, run
-from tests.broker.runtime.groups.group_requests import stable_member
+from tests.broker.runtime.groups.group_requests import committed, stable_member
 from tests.plain_messages import Ask
 from tests.reference.streams_members import StreamsClient, subtopology, topology
 
@@ -89,7 +89,7 @@ class Cluster:
             if self.silent:
                 return False
             await asyncio.sleep(0)
-        await some_turns()  # whoever waited goes on later than who comes now
+        await turns()  # whoever waited goes on later than who comes now
         return True
 
     async def serve(self) -> None:
@@ -140,10 +140,7 @@ class Cluster:
         return [row.error_code for topic in answer.topics for row in topic.partitions]
 
     async def committed(self, topic: str, index: int) -> int | None:
-        (row,) = await self.groups().read(
-            "g", lambda shard: each(lambda found: found.get("g", topic, index), [shard.offsets])
-        )
-        return None if row is None else row.offset
+        return await committed(self.groups(), topic, index)
 
 
 def in_cluster(path: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
@@ -151,11 +148,6 @@ def in_cluster(path: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
         await story(Cluster(host))
 
     run(path, told)
-
-
-async def some_turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])
@@ -169,7 +161,7 @@ def test_a_commit_waits_until_the_coordinator_has_heard_of_its_partition(
         if grows:
             cluster.tell(topic._replace(partitions=topic.partitions[:1]))
         commit = cluster.begin(version, ("new", topic.topic_id, 2))
-        await some_turns()
+        await turns()
         assert not commit.done()
         cluster.tell(topic)
         assert await commit == [ErrorCode.NONE]
@@ -233,7 +225,7 @@ def test_a_commit_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
         await cluster.serve()
         topic = cluster.make("new", 1)
         first = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), offset=5)
-        await some_turns()
+        await turns()
         cluster.tell(topic)
         second = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), offset=6)
         assert await second == await first == [ErrorCode.NONE]
@@ -254,7 +246,7 @@ def test_commits_that_come_together_keep_their_order(tmp_path: Path) -> None:
         rows = [("new", topic.topic_id, index) for index in (0, 1)]
         first = cluster.begin(LAST_BY_NAME, *rows, offset=5)
         second = cluster.begin(LAST_BY_NAME, rows[0], offset=6)
-        await some_turns()
+        await turns()
         cluster.tell(topic)
         assert (await first, await second) == ([ErrorCode.NONE] * 2, [ErrorCode.NONE])
         assert await cluster.committed("new", 0) == 6
@@ -292,10 +284,10 @@ def test_a_look_up_that_hangs_is_the_only_one(tmp_path: Path) -> None:
             asyncio.ensure_future(news.hear([NamedPartition("new", ZERO_UUID, 0)]))
             for _ in range(3)
         ]
-        await some_turns()
+        await turns()
         assert asked == 1
         hears[0].cancel()
-        await some_turns()
+        await turns()
         assert asked == 1, "what nobody waits for any more still runs"
         answered.set()
         cluster.tell(topic)
@@ -361,7 +353,7 @@ def test_a_member_that_leaves_does_not_overtake_its_commit(
         leave = Ask.LeaveGroup(group_id="g", members=[{"member_id": member}])
         await asyncio.sleep(0)  # the commit has its place
         left = asyncio.ensure_future(handle_leave_group(broker, leave, ctx))
-        await some_turns()
+        await turns()
         if not known_before:
             assert not left.done()
             cluster.tell(topic)
@@ -385,7 +377,7 @@ def test_a_member_leaves_though_a_commit_waits_for_ever(
         broker: Any = cluster
         ctx: Any = SimpleNamespace(api_version=4, client_id="c", client_host="h", extended=False)
         leave = Ask.LeaveGroup(group_id="g", members=[{"member_id": member}])
-        await some_turns()
+        await turns()
         answer = await cluster.ends(handle_leave_group(broker, leave, ctx))
         assert [row.error_code for row in answer.members] == [ErrorCode.NONE]
         assert await first == [LATER]
@@ -403,7 +395,7 @@ def asked(version: int) -> Any:
 async def waits_behind(cluster: Cluster, first: asyncio.Task[list[int]], rest: Any) -> Any:
     """The answer to a request, which waits until the commit before it is decided."""
     later = asyncio.ensure_future(cluster.ends(rest))
-    await some_turns()
+    await turns()
     overtook = later.done()
     assert cluster.new is not None
     cluster.tell(cluster.new)
@@ -429,7 +421,7 @@ def test_a_streams_member_that_leaves_does_not_overtake_its_commit(tmp_path: Pat
         assert (await cluster.ends(send(join))).error_code == ErrorCode.NONE
         cluster.new = cluster.make("new", 1)
         first = cluster.begin(LAST_BY_NAME, ("new", cluster.new.topic_id, 0), member_id="m")
-        await some_turns()
+        await turns()
         left = await waits_behind(cluster, first, send(member.leave()))
         assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
 
@@ -441,7 +433,7 @@ def test_a_deletion_of_offsets_does_not_overtake_their_commit(tmp_path: Path) ->
         await cluster.serve()
         cluster.new = cluster.make("new", 1)
         first = cluster.begin(LAST_BY_NAME, ("new", cluster.new.topic_id, 0))
-        await some_turns()
+        await turns()
         broker: Any = cluster
         topics = [{"name": "new", "partitions": [{"partition_index": 0}]}]
         delete = Ask.OffsetDelete(group_id="g", topics=topics)
@@ -465,9 +457,9 @@ def test_a_transaction_s_offsets_do_not_overtake_a_commit(tmp_path: Path) -> Non
         first = cluster.begin(
             LAST_BY_NAME, ("new", cluster.new.topic_id, 0), ("heard-of", ZERO_UUID, 0)
         )
-        await some_turns()
+        await turns()
         pending = cluster.begin(TRANSACTIONAL, ("heard-of", ZERO_UUID, 0), offset=6)
-        await some_turns()
+        await turns()
         assert not pending.done()
         cluster.tell(cluster.new)
         assert await first == [ErrorCode.NONE] * 2

@@ -11,6 +11,7 @@ import pytest
 
 from kstore.broker.runtime.peers.batches import PeerBatches
 from kstore.errors import KafkaError, NetworkError
+from tests.beside.waiting import turns
 
 Ask = Callable[[int, list[str], float], Awaitable[list[str]]]
 
@@ -22,11 +23,6 @@ def batches(ask: Ask) -> PeerBatches[str, str]:
 
 def _same(questions: Any) -> Any:
     return questions
-
-
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_what_is_asked_meanwhile_goes_with_the_next_request() -> None:
@@ -73,7 +69,7 @@ def test_a_slow_answer_does_not_hold_up_the_next_question() -> None:
 
         peers = batches(ask)
         waiting = asyncio.ensure_future(peers.ask(1, "slow"))
-        await turns()
+        await turns(5)
         assert await peers.ask(1, "quick") == "quick"
         assert not waiting.done()
         slow.set_result(["at last"])
@@ -90,9 +86,9 @@ def test_who_waits_when_the_broker_stops_is_told() -> None:
 
         peers = batches(ask)
         waiting = [asyncio.ensure_future(peers.ask(1, "a"))]
-        await turns()
+        await turns(5)
         waiting.append(asyncio.ensure_future(peers.ask(1, "b")))
-        await turns()
+        await turns(5)
         await peers.close()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(problem) for problem in found] == [NetworkError, NetworkError]

@@ -43,6 +43,7 @@ from kstore.types import TopicPartition
 TOPIC = "t"
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 LIST_OFFSETS = 2
+Ids = tuple[int, ...]
 CONFIG: dict[str, Any] = {
     "inter.broker.listener.name": None,
     "replica.fetch.wait.max.ms": 500,
@@ -213,10 +214,7 @@ class Node:
 
     # ---- what the controller says ----
 
-    def lead(
-        self, epoch: int, version: int, replicas: tuple[int, ...], isr: tuple[int, ...],
-        index: int = 0,
-    ) -> None:  # fmt: skip
+    def lead(self, epoch: int, version: int, replicas: Ids, isr: Ids, index: int = 0) -> None:
         self.fetchers.stop(TopicPartition(TOPIC, index))
         self.partition(index).lead(epoch, version, replicas, isr)
 

@@ -20,7 +20,7 @@ from kstore.log import CorruptLogError
 from kstore.record import batches
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
-from tests.broker.runtime.replication.replication_harness import TOPIC, Node, new_image, run
+from tests.broker.runtime.replication.replication_harness import TOPIC, Ids, Node, new_image, run
 
 PLACE = TopicPartition(TOPIC, 0)
 REPLICAS = (1, 2, 3)
@@ -36,10 +36,7 @@ class Leader(Node):
     replicas: Replicas
     repairs: SegmentRepairs
 
-    def lead(
-        self, epoch: int, version: int, replicas: tuple[int, ...], isr: tuple[int, ...],
-        index: int = 0,
-    ) -> None:  # fmt: skip
+    def lead(self, epoch: int, version: int, replicas: Ids, isr: Ids, index: int = 0) -> None:
         super().lead(epoch, version, replicas, isr, index)
         opens_nothing: Any = None
         self.replicas = Replicas(

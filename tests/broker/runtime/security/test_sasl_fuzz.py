@@ -11,7 +11,6 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from kstore.protocol.registry import encode_request
 from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
+from tests.beside.programs import memory_mb
 from tests.broker.harness.plane_harness import framed
 from tests.broker.runtime.security.sasl_harness import (
     PASSWORD,
@@ -33,7 +33,7 @@ SEED = int(os.environ.get("KSTORE_FUZZ_SEED", "368"))
 CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "200"))
 MARK = 0x5EC0E7
 """The correlation id of a request that must never be answered."""
-MOST_GROWTH_BYTES = 32 * 1024 * 1024
+MOST_GROWTH_MB = 32
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +121,6 @@ def answers(address: str, sent: bytes, dice: random.Random) -> bytes:
     return heard
 
 
-def resident_bytes(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"process {pid} has no VmRSS")
-
-
 def test_nothing_is_answered_and_nothing_grows(broker: Broker) -> None:
     dice = random.Random(SEED)
     address = addresses(broker)["SASL_PLAINTEXT"]
@@ -138,8 +131,8 @@ def test_nothing_is_answered_and_nothing_grows(broker: Broker) -> None:
         heard = answers(address, sent + forbidden(), dice)
         assert struct.pack(">i", MARK) not in heard, f"seed {SEED}, case {number}: {sent!r}"
         if number == CASES // 4:
-            before = resident_bytes(broker.pid)
-    assert resident_bytes(broker.pid) - before < MOST_GROWTH_BYTES
+            before = memory_mb(broker.pid, "VmRSS")
+    assert memory_mb(broker.pid, "VmRSS") - before < MOST_GROWTH_MB
     assert "Traceback" not in broker.output()
     with RawClient(address) as client:
         client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -152,14 +145,14 @@ def test_a_declared_size_alone_takes_no_memory(broker: Broker) -> None:
     address = addresses(broker)["SASL_PLAINTEXT"]
     host, _, port = address.rpartition(":")
     assert broker.pid is not None
-    before = resident_bytes(broker.pid)
+    before = memory_mb(broker.pid, "VmRSS")
     held = [socket.create_connection((host, int(port)), timeout=30) for _ in range(200)]
     try:
         for sock in held:
             sock.sendall(struct.pack(">i", 500_000) + b"\0\x11\0\1")
         with RawClient(address) as client:
             assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-        assert resident_bytes(broker.pid) - before < MOST_GROWTH_BYTES
+        assert memory_mb(broker.pid, "VmRSS") - before < MOST_GROWTH_MB
     finally:
         for sock in held:
             sock.close()

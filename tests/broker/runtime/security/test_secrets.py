@@ -15,10 +15,10 @@ import pytest
 from kstore.protocol.security.scram import (
     AlterUserScramCredentialsResponse,
 )
+from tests.broker.harness.wire import Wire
 from tests.broker.runtime.security.sasl_harness import RawClient
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
-from tests.conformance.probes.peer import Peer
 from tests.plain_messages import Ask
 
 SECRET = "s3cr3t"
@@ -34,7 +34,7 @@ SECRETS = {
 """Settings under Kafka's names, some with a listener's prefix."""
 UNKNOWN = {"my.own.password": f"{SECRET}-6"}
 """A setting that nobody knows: files may hold such."""
-BROKER, LOGGER, SET = 4, 8, 0
+BROKER, LOGGER = 4, 8
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +54,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 
 @pytest.fixture
-def peer(broker: KstoreBroker) -> Iterator[Peer]:
+def admin(broker: KstoreBroker) -> Iterator[Wire]:
     """The super user."""
-    found = Peer("kstore", broker.host, broker.port)
-    yield found
-    found.reset()
+    with Wire(broker) as admin:
+        yield admin
 
 
 def log_of(broker: KstoreBroker) -> str:
     return (broker.folder / broker.OUTPUT).read_text()
-
-
-def alter(peer: Peer, kind: int, name: str, **settings: str) -> Any:
-    rows = [
-        {"name": key.replace("_", "."), "config_operation": SET, "value": value}
-        for key, value in settings.items()
-    ]
-    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
-    answer: Any = peer.ask(Ask.IncrementalAlterConfigs(resources=[resource]), 1)
-    return answer.responses[0]
 
 
 def test_the_list_of_processes_shows_no_secret(broker: KstoreBroker) -> None:
@@ -88,14 +77,14 @@ def test_no_file_of_the_broker_holds_a_secret(broker: KstoreBroker) -> None:
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
-def test_what_is_told_of_settings_holds_no_secret(peer: Peer) -> None:
+def test_what_is_told_of_settings_holds_no_secret(admin: Wire) -> None:
     for name in ("1", ""):
         asked = Ask.DescribeConfigs(
             resources=[{"resource_type": BROKER, "resource_name": name}],
             include_synonyms=True,
             include_documentation=True,
         )
-        answer: Any = peer.ask(asked, 4)
+        answer: Any = admin.call(asked, 4)
         assert SECRET not in repr(answer)
         if name:
             told = {row.name: row for row in answer.results[0].configs}
@@ -143,15 +132,15 @@ def test_a_broker_that_does_not_start_for_a_wrong_secret_does_not_print_it(
 
 
 def test_the_log_holds_no_secret_even_where_everything_is_logged(
-    broker: KstoreBroker, peer: Peer
+    broker: KstoreBroker, admin: Wire
 ) -> None:
-    assert alter(peer, LOGGER, "1", root="DEBUG").error_code == 0
-    refused = alter(peer, BROKER, "1", ssl_keystore_password=f"{SECRET}-7")
+    assert admin.configure(LOGGER, "1", root="DEBUG").error_code == 0
+    refused = admin.configure(BROKER, "1", ssl_keystore_password=f"{SECRET}-7")
     assert SECRET not in repr(refused)
     user = {
         "name": "carol", "mechanism": 1, "iterations": 4096, "salt": b"salt" * 4,
         "salted_password": f"{SECRET}-salted-passwords-000000".encode()[:32]}  # fmt: skip
-    made: Any = peer.ask(Ask.AlterUserScramCredentials(upsertions=[user]), 0)
+    made: Any = admin.call(Ask.AlterUserScramCredentials(upsertions=[user]), 0)
     assert isinstance(made, AlterUserScramCredentialsResponse)
     assert SECRET not in repr(made)
     for attempt in (f"\0eve\0{SECRET}-2", f"\0eve\0{SECRET}-wrong", f"{SECRET}-no-nul"):

@@ -18,8 +18,8 @@ from kstore.broker.runtime.transactions.transaction_coordinator import Transacti
 from kstore.broker.state.transactions.state import COMPLETE_COMMIT, PREPARE_COMMIT, TV_2
 from kstore.broker.state.transactions.steps import Claim, Decision
 from kstore.errors import ErrorCode, KafkaError, NetworkError
-from tests.beside.waiting import reached
-from tests.broker.runtime.coordinators.cluster_host import ASKED, DATA, STATE, Host, run, turns
+from tests.beside.waiting import reached, turns
+from tests.broker.runtime.coordinators.cluster_host import ASKED, DATA, STATE, Host, run
 
 
 async def coordinating(host: Host) -> TransactionCoordinator:

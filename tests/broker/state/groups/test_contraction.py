@@ -29,18 +29,21 @@ from kstore.protocol.groups.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.record_requests import commit_request
-from tests.reference.consumer_driver import ConsumerDriver, assignment, owned_of, subscription
+from tests.broker.state.groups.consumer.test_ordered_expansion import (
+    ON,
+    TOPIC,
+    OrderedDriver,
+    as_member,
+)
+from tests.reference.consumer_driver import assignment, owned_of, subscription
 from tests.reference.group_driver import Parked
 
-ON = {"kstore.ordered.expansion": "true"}
-TOPIC = UUID(int=7)
 FIVE, TWO = 5, 2
 ENDS = {2: 4, 3: 0, 4: 6}
 """Of the partitions that retire; one is empty."""
 
 
-class Driver(ConsumerDriver):
+class Driver(OrderedDriver):
     """Groups that read one topic `t` of five partitions, of which two are to remain."""
 
     def shrink(self, *, holds: bool, ends: dict[int, int] | None = None, epoch: int = 3) -> None:
@@ -64,13 +67,6 @@ class Driver(ConsumerDriver):
         """It does not shrink."""
         self.be(None, TopicGates(TOPIC, FIVE, {}))
 
-    def reach(self, offsets: dict[int, int], **fields: Any) -> None:
-        """Commit offsets, as an administrator or a member."""
-        group = fields.pop("group_id", "g")
-        request = commit_request("t", offsets, group, topic_id=TOPIC, **fields)
-        answer = self.send(request, version=9)
-        assert [row.error_code for row in answer.topics[0].partitions] == [0] * len(offsets)
-
     def behind(self) -> list[str]:
         """The groups that keep it from shrinking."""
         return whole(groups_behind(self.shard, self.image, self.image.topics["t"]))
@@ -81,10 +77,6 @@ def driver() -> Driver:
     made = Driver(initial_rebalance_delay_ms=0)
     made.whole_topic()
     return made
-
-
-def as_member(member_id: str, epoch: int) -> dict[str, Any]:
-    return {"member_id": member_id, "generation_id_or_member_epoch": epoch}
 
 
 # ---- the consumer protocol ----

@@ -23,6 +23,7 @@ from kstore.broker.state.telemetry.otlp import (
     decode_metrics,
 )
 from kstore.errors import ErrorCode
+from tests.reference.record_batch import uvarint
 
 ID = UUID(int=7)
 SECOND = 1000
@@ -37,22 +38,14 @@ class Subscription(NamedTuple):
 # ---- OTLP, written naively ----
 
 
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
 def field(number: int, value: bytes | int) -> bytes:
     if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
+        return uvarint(number << 3) + uvarint(value)
+    return uvarint(number << 3 | 2) + uvarint(len(value)) + value
 
 
 def fixed(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 1) + data
+    return uvarint(number << 3 | 1) + data
 
 
 @functools.cache

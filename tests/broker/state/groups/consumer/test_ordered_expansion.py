@@ -22,7 +22,7 @@ TOPIC = UUID(int=7)
 Thresholds = dict[int, tuple[tuple[int, int], ...]]
 
 
-class Driver(ConsumerDriver):
+class OrderedDriver(ConsumerDriver):
     """A group that reads one topic `t` with ordered expansion."""
 
     def topic_of(self, partitions: int, thresholds: Thresholds, topic_id: UUID = TOPIC) -> None:
@@ -41,15 +41,15 @@ class Driver(ConsumerDriver):
 
 
 @pytest.fixture
-def driver() -> Driver:
-    return Driver()
+def driver() -> OrderedDriver:
+    return OrderedDriver()
 
 
 def as_member(member_id: str, epoch: int) -> dict[str, Any]:
     return {"member_id": member_id, "generation_id_or_member_epoch": epoch}
 
 
-def test_a_new_partition_waits_until_the_others_are_read(driver: Driver) -> None:
+def test_a_new_partition_waits_until_the_others_are_read(driver: OrderedDriver) -> None:
     driver.topic_of(2, {})
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [0, 1]}
     driver.topic_of(3, {2: ((0, 10), (1, 5))})
@@ -62,14 +62,14 @@ def test_a_new_partition_waits_until_the_others_are_read(driver: Driver) -> None
     assert (response.member_epoch, owned_of(response)) == (3, {TOPIC: [0, 1, 2]})
 
 
-def test_what_is_empty_needs_no_commit_and_what_is_unknown_holds(driver: Driver) -> None:
+def test_what_is_empty_needs_no_commit_and_what_is_unknown_holds(driver: OrderedDriver) -> None:
     driver.topic_of(3, {2: ((0, 0), (1, UNKNOWN))})
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [0, 1]}
     driver.topic_of(3, {2: ((0, 0), (1, 0))})
     assert owned_of(driver.beat("a", 2)) == {TOPIC: [0, 1, 2]}
 
 
-def test_a_partition_that_was_not_looked_at_yet_is_held_back(driver: Driver) -> None:
+def test_a_partition_that_was_not_looked_at_yet_is_held_back(driver: OrderedDriver) -> None:
     driver.topic_of(2, {})
     driver.enter("a", "t")
     gates = driver.image.gates
@@ -78,7 +78,7 @@ def test_a_partition_that_was_not_looked_at_yet_is_held_back(driver: Driver) -> 
     assert driver.beat("a", 2).assignment is None
 
 
-def test_an_owned_partition_is_not_taken_away_again(driver: Driver) -> None:
+def test_an_owned_partition_is_not_taken_away_again(driver: OrderedDriver) -> None:
     driver.topic_of(2, {1: ((0, 4),)})
     driver.reach({0: 4})
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [0, 1]}
@@ -90,13 +90,13 @@ def test_an_owned_partition_is_not_taken_away_again(driver: Driver) -> None:
     assert driver.group.target["b"] == {TOPIC: frozenset({1})}, "it moves, though"
 
 
-def test_a_partition_that_the_group_has_read_from_stays_open(driver: Driver) -> None:
+def test_a_partition_that_the_group_has_read_from_stays_open(driver: OrderedDriver) -> None:
     driver.topic_of(2, {1: ((0, 4),)})
     driver.reach({0: 2, 1: 1})
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [0, 1]}
 
 
-def test_offsets_of_a_deleted_topic_open_nothing_of_its_successor(driver: Driver) -> None:
+def test_offsets_of_a_deleted_topic_open_nothing_of_its_successor(driver: OrderedDriver) -> None:
     driver.topic_of(2, {})
     driver.reach({0: 100, 1: 100})
     successor = UUID(int=8)
@@ -104,13 +104,13 @@ def test_offsets_of_a_deleted_topic_open_nothing_of_its_successor(driver: Driver
     assert owned_of(driver.enter("a", "t")) == {successor: [0]}
 
 
-def test_other_topics_are_not_held_back(driver: Driver) -> None:
+def test_other_topics_are_not_held_back(driver: OrderedDriver) -> None:
     driver.image = driver.image.with_gates({})
     other = driver.topic("other", 3)
     assert owned_of(driver.enter("a", "other")) == {other: [0, 1, 2]}
 
 
-def test_a_timer_sees_what_requests_see(driver: Driver) -> None:
+def test_a_timer_sees_what_requests_see(driver: OrderedDriver) -> None:
     driver.topic_of(2, {})
     driver.enter("a", "t")
     driver.enter("b", "t")
@@ -138,7 +138,7 @@ expansions = st.lists(st.tuples(st.integers(1, 2), st.lists(offsets, min_size=6)
 def test_open_partitions_are_those_whose_priors_were_all_read(
     grown: list[tuple[int, list[int]]], commits: list[tuple[int, int]], looked_at: int
 ) -> None:
-    driver = Driver()
+    driver = OrderedDriver()
     count = 2
     thresholds: Thresholds = {}
     for more, ends in grown:

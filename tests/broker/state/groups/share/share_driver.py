@@ -7,12 +7,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from kstore.broker.state.groups.result import Result
 from kstore.broker.state.groups.share.group import ShareGroup
-from kstore.broker.state.groups.timers import ShareStatesInitialized, TimerEvent
-from kstore.broker.state.work import whole
+from kstore.broker.state.groups.timers import ShareStatesInitialized
 from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
-from tests.reference.group_driver import GroupDriver, snapshot
+from tests.reference.group_driver import GroupDriver
 
 
 class ShareDriver(GroupDriver):
@@ -40,17 +38,6 @@ class ShareDriver(GroupDriver):
                 group_id="g", member_id=member_id, member_epoch=epoch, **fields
             )
         )
-
-    def tell(self, event: TimerEvent) -> None:
-        """Let the group follow what happened elsewhere."""
-        before = snapshot(self.shard)
-        result = whole(self.shard.follow(event, self.context(None, 0, "", "")))
-        assert snapshot(self.shard) == before, "a decision changed the state"
-        self._take(result)
-
-    def take(self, result: Result) -> None:
-        """Append a step's records, and take it over."""
-        self._take(result)
 
     def initialized(self, *, failed: frozenset[int] = frozenset()) -> None:
         """The share coordinator has initialized what waits, but for the partitions ``failed``."""
