@@ -16,8 +16,23 @@ import pytest
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.live_kafka import LIVE_KAFKA
 
 AGAINST_KAFKA = os.environ.get("KSTORE_CONFORMANCE_AGAINST", "kstore") == "kafka"
+
+
+KINDS = [pytest.param("kstore", marks=pytest.mark.slow), pytest.param("kafka", marks=LIVE_KAFKA)]
+"""Of a fixture: the same tests with both brokers."""
+
+
+def of_kind(
+    request: pytest.FixtureRequest, folder: Path, *flags: str
+) -> KafkaBroker | KstoreBroker:
+    """A broker of the kind that the fixture's parameter is, not started."""
+    if request.param == "kstore":
+        return KstoreBroker(folder)
+    request.getfixturevalue("kafka_jars")
+    return KafkaBroker(folder, flags=[*flags, "-Xmx512M", "-Xms256M"])
 
 
 @pytest.fixture(scope="session")

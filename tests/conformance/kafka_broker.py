@@ -147,6 +147,7 @@ class KafkaBroker(BrokerProcess):
         """``jvm``: instead of the flags of tests; ``flags``: more of them."""
         super().__init__(folder, overrides)
         self.controller_port = free_port()
+        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         self.flags = [*jvm, *flags]
         self._properties = self.folder / "server.properties"
 
@@ -185,14 +186,8 @@ class KafkaBroker(BrokerProcess):
         values = {name: value.replace("\\", r"\\") for name, value in self.settings().items()}
         lines = [f"{name}={value}" for name, value in values.items()]
         self._properties.write_text("\n".join(lines) + "\n")
-        cluster_id = self.new_cluster_id()
-        run_tool(
-            "kafka-storage", ["format", f"--cluster-id={cluster_id}", "-c", str(self._properties)]
-        )
-
-    def new_cluster_id(self) -> str:
-        """What a log dir is formatted with."""
-        return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        told = [f"--cluster-id={self.cluster_id}", "-c", str(self._properties)]
+        run_tool("kafka-storage", ["format", *told])
 
     def command(self) -> list[str]:
         """What kafka-server-start.sh would run."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from tests.beside.waiting import answer_of
 from tests.conformance.broker_process import BrokerDiedError, BrokerProcess, free_port
 from tests.conformance.kafka_jars import fetch, jar_folder, java_program
 
@@ -100,13 +101,10 @@ class ZooKeeperEnsemble:
 
     def leader(self, timeout_s: float = 60) -> ZooKeeperServer:
         """The server that leads, waited for."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            for server in self.servers:
-                if server.process is not None and server.mode() == "leader":
-                    return server
-            time.sleep(0.05)
-        raise BrokerDiedError("the ensemble elected no leader")
+        return answer_of(
+            lambda: [each for each in self.servers if each.process and each.mode() == "leader"],
+            bool, "the ensemble elects a leader", timeout_s,
+        )[0]  # fmt: skip
 
     def __enter__(self) -> Self:
         for server in self.servers:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from kstore.errors import ErrorCode
 from tests.beside.librdkafka import read_first, write_all
 from tests.beside.waiting import until
-from tests.broker.harness.wire import ask
+from tests.broker.harness.wire import Wire, ask
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 from tests.plain_messages import Ask
 
@@ -133,13 +133,9 @@ def set_config(
     cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str, value: str
 ) -> None:
     """By hand: librdkafka asks a broker of its own choice, and can't set what is all brokers'."""
-    resource = {
-        "resource_type": kind.value,
-        "resource_name": of,
-        "configs": [{"name": name, "config_operation": 0, "value": value}],
-    }
-    answer = ask(cluster.brokers[node_id], Ask.IncrementalAlterConfigs(resources=[resource]))
-    assert [row.error_code for row in answer.responses] == [0], answer.responses
+    with Wire(cluster.brokers[node_id]) as line:
+        answer = line.configure(kind.value, of, **{name: value})
+    assert answer.error_code == 0, answer
 
 
 def config(cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str) -> str:

@@ -21,18 +21,14 @@ from kstore.errors import (
     ReassignmentInProgressError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
-from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
 from kstore.types import TopicPartition
 from tests.beside.librdkafka import quick_member
-from tests.beside.waiting import until
+from tests.beside.waiting import answer_of, until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import QUICK_GROUPS
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.plain_messages import Ask
+from tests.record_requests import add_request
 
 pytestmark = pytest.mark.slow
 
@@ -217,30 +213,15 @@ def test_transactions_go_on_across_a_contraction(cluster: KstoreCluster) -> None
 
 def adds(cluster: KstoreCluster, index: int) -> int:
     """What becomes of a partition that an older producer adds to its transaction."""
-    coordinator: list[TopicClient] = []
-
-    def found() -> bool:
-        find = FindCoordinatorRequest(key_type=1, coordinator_keys=["older"])
-        row = TopicClient(cluster.brokers[1]).call(find, 6).coordinators[0]
-        coordinator[:] = [TopicClient(cluster.brokers[row.node_id])] if not row.error_code else []
-        return bool(coordinator)
-
-    until(found, "there is a coordinator")
-    [client] = coordinator
-    begun: list[Any] = []
-
-    def begins() -> bool:
-        request = InitProducerIdRequest(transactional_id="older", transaction_timeout_ms=60_000)
-        begun[:] = [client.call(request, 4)]
-        return bool(begun[0].error_code == 0)
-
-    until(begins, "it has a producer id")
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="older",
-        v3_and_below_producer_id=begun[0].producer_id,
-        v3_and_below_producer_epoch=begun[0].producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="paid", partitions=[index])],
+    find = Ask.FindCoordinator(key_type=1, coordinator_keys=["older"])
+    found = answer_of(
+        lambda: TopicClient(cluster.brokers[1]).call(find, 6).coordinators[0],
+        lambda row: row.error_code == 0,
     )
+    client = TopicClient(cluster.brokers[found.node_id])
+    begin = Ask.InitProducerId(transactional_id="older", transaction_timeout_ms=60_000)
+    begun = answer_of(lambda: client.call(begin, 4), lambda answer: answer.error_code == 0)
+    request = add_request("older", begun, {"paid": [index]})
     [topic] = client.call(request, 3).results_by_topic_v3_and_below
     return int(topic.results_by_partition[0].partition_error_code)
 

@@ -14,9 +14,11 @@ import pytest
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import Create, Set
 from kstore.errors import ErrorCode
-from tests.beside.waiting import until
+from kstore.protocol.schema import Message
+from tests.beside.waiting import answer_of, until
 from tests.broker.harness.topic_client import TopicClient, held
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.plain_messages import Ask
 
 pytestmark = pytest.mark.slow
 
@@ -37,14 +39,11 @@ def client_of(cluster: KstoreCluster, node_id: int) -> TopicClient:
 
 def leader_client(cluster: KstoreCluster, name: str, index: int = 0) -> TopicClient:
     """A client at the leader, once that one knows that it is."""
-    found: list[TopicClient] = []
-
-    def leads() -> bool:
-        found[:] = [client_of(cluster, cluster.wait_for_leader(name, index))]
-        return bool(found[0].list_offsets(name, index).error_code == 0)
-
-    until(leads, f"{name}-{index} is led")
-    return found[0]
+    return answer_of(
+        lambda: client_of(cluster, cluster.wait_for_leader(name, index)),
+        lambda client: client.list_offsets(name, index).error_code == 0,
+        f"{name}-{index} is led",
+    )
 
 
 def shown(cluster: KstoreCluster, name: str, count: int) -> list[int]:
@@ -237,21 +236,16 @@ def test_a_new_partition_waits_for_leaders_on_other_brokers(cluster: KstoreClust
 
 def coordinator_of(cluster: KstoreCluster, group: str) -> TopicClient:
     """A client at the group's coordinator."""
-    from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+    request = Ask.FindCoordinator(key_type=0, coordinator_keys=[group])
 
-    found: list[int] = []
+    def coordinator() -> TopicClient:
+        found = client_of(cluster, 1).call(request, 6).coordinators[0]
+        return client_of(cluster, found.node_id if found.error_code == 0 else 1)
 
-    def asked() -> bool:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        answer = client_of(cluster, 1).call(request, 6).coordinators[0]
-        found[:] = [answer.node_id] if answer.error_code == 0 else []
-        if not found:
-            return False
-        commit = client_of(cluster, found[0]).commit("ordered", {0: 0})
-        return commit == [0]
-
-    until(asked, f"{group} has a coordinator that has loaded it")
-    return client_of(cluster, found[0])
+    has_loaded = f"{group} has a coordinator that has loaded it"
+    return answer_of(
+        coordinator, lambda client: client.commit("ordered", {0: 0}) == [0], has_loaded
+    )
 
 
 # ---- a controller that ends in the middle ----
@@ -372,22 +366,19 @@ def state_of(store: LmdbStore, name: str, index: int) -> dict[str, int]:
     return state
 
 
+def growth(name: str, count: int) -> Message:
+    topic = {"name": name, "count": count, "assignments": None}
+    return Ask.CreatePartitions(topics=[topic], timeout_ms=30_000)
+
+
 def ask_to_grow(client: TopicClient, name: str, count: int) -> None:
     """Send the request and read no answer."""
-    from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
-    from kstore.protocol.registry import encode_request
-
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    request = CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)
-    client.sock.sendall(encode_request(request, 3, 9, "test"))
+    client.put(growth(name, count), 3)
 
 
 def try_to_grow(client: TopicClient, name: str, count: int) -> Any:
     """The answer, good or bad."""
-    from kstore.protocol.metadata.topics import CreatePartitionsRequest, CreatePartitionsTopic
-
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    return client.call(CreatePartitionsRequest(topics=[topic], timeout_ms=30_000)).results[0]
+    return client.call(growth(name, count)).results[0]
 
 
 def grows(cluster: KstoreCluster, node_id: int, name: str) -> bool:

@@ -52,15 +52,11 @@ from kstore.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.groups.streams_groups import (
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatRequestSubtopology,
-    StreamsGroupHeartbeatRequestTopicInfo,
-    StreamsGroupHeartbeatRequestTopology,
-)
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
+from tests.plain_messages import Ask
+from tests.reference.streams_members import subtopology, topic_info, topology
 
 pytestmark = pytest.mark.slow
 
@@ -285,22 +281,12 @@ def test_a_streams_group(servers: str, admin: AdminClient, topic: str) -> None:
 async def heartbeat(servers: str, topic: str) -> int:
     """Join a streams group that is named after its topic; the error code."""
     cluster = ClusterClient(client_settings("admin", servers))
-    part = StreamsGroupHeartbeatRequestSubtopology(
-        subtopology_id="0",
-        source_topics=[topic],
-        state_changelog_topics=[StreamsGroupHeartbeatRequestTopicInfo(name=f"{topic}-changelog")],
-    )
-    request = StreamsGroupHeartbeatRequest(
-        group_id=topic,
-        member_id="member-1",
-        rebalance_timeout_ms=60_000,
-        topology=StreamsGroupHeartbeatRequestTopology(epoch=1, subtopologies=[part]),
-        active_tasks=[],
-        standby_tasks=[],
-        warmup_tasks=[],
-        process_id="p",
-        client_tags=[],
-    )
+    part = subtopology("0", topic, state_changelog_topics=[topic_info(f"{topic}-changelog")])
+    request = Ask.StreamsGroupHeartbeat(
+        group_id=topic, member_id="member-1", rebalance_timeout_ms=60_000,
+        topology=topology(part, epoch=1), active_tasks=[], standby_tasks=[], warmup_tasks=[],
+        process_id="p", client_tags=[],
+    )  # fmt: skip
     try:
         answer = await cluster.ask(await cluster.coordinator(GROUP, topic), request)
         return answer.error_code  # type: ignore[attr-defined, no-any-return]

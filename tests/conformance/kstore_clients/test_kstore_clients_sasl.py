@@ -25,9 +25,7 @@ from kstore.errors import (
 )
 from kstore.types import TopicPartition
 from tests.broker.runtime.security.sasl_harness import Signer
-from tests.conformance.kafka_broker import KafkaBroker
-from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.live_kafka import LIVE_KAFKA
+from tests.conformance.conftest import KINDS, of_kind
 from tests.conformance.sasl_listeners import (
     MECHANISMS,
     SCRAM_PASSWORD,
@@ -56,25 +54,14 @@ class Secured(NamedTuple):
         return found | {name.replace("_", "."): value for name, value in more.items()}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("kstore", marks=pytest.mark.slow),
-        pytest.param("kafka", marks=LIVE_KAFKA),
-    ],
-)
+@pytest.fixture(scope="module", params=KINDS)
 def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     signer = Signer(folder)
-    broker: KafkaBroker | KstoreBroker
-    if request.param == "kafka":
-        request.getfixturevalue("kafka_jars")
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{signer.path}"
-        broker = KafkaBroker(folder / "broker", flags=[allowed, "-Xmx512M", "-Xms256M"])
-    else:
-        broker = KstoreBroker(folder / "broker")
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{signer.path}"
+    broker = of_kind(request, folder / "broker", allowed)
     passwords = listener_settings("PASSWORDS", signer)
     broker.overrides = {
         **listener_settings("SASL_PLAINTEXT", signer, REAUTH_MS),

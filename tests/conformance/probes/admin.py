@@ -130,12 +130,8 @@ def _create_acls(peer: Peer, version: int) -> Story:
 
 def _delete_acls(peer: Peer, version: int) -> Story:
     def row(resource: int = 2) -> dict[str, Any]:
-        return {
-            "resource_type_filter": resource,
-            "pattern_type_filter": 3,
-            "operation": 1,
-            "permission_type": 1,
-        }
+        codes = {"pattern_type_filter": 3, "operation": 1, "permission_type": 1}
+        return {"resource_type_filter": resource, **codes}
 
     yield Ask.DeleteAcls()
     yield Ask.DeleteAcls(filters=[row(), row()])
@@ -207,9 +203,8 @@ def _quorum(peer: Peer, version: int) -> Story:
             ]
         )
 
-    yield describe(("__cluster_metadata", [0]))
-    yield describe(("__cluster_metadata", [1]))
-    yield describe(("__cluster_metadata", [0, 1]))
+    for partitions in ([0], [1], [0, 1]):
+        yield describe(("__cluster_metadata", partitions))
     yield describe(("x", [0]))
     yield describe()
 

@@ -57,24 +57,20 @@ def _epoch(epoch: int) -> Callable[[Any], bool]:
 def _refused(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-refused-{version}"
     yield create(topic, 2)
-    requests = [
-        join("", "m", topic),
-        join(group, "", topic) if version else beat(group, "", 1),
-        join(group, "m", topic, rebalance_timeout_ms=-1),
-        join(group, "m", topic, topic_partitions=None),
-        join(group, "m", topic, **owns(peer.topic_id(topic), 0)),
-        join(group, "m", subscribed_topic_names=None),
-        join(group, "m", topic, instance_id=""),
-        join(group, "m", topic, rack_id=""),
-        join(group, "m", topic, server_assignor="no-such"),
-        beat(group, "m", -2),
-        beat(group, "m", -3),
-        beat(group, "m", 1),
-        beat(group, "m", -1),
-        beat(group, "m", -2, instance_id="i"),
-    ]
-    for request in requests:  # noqa: UP028 (`yield from` would send the answers to the list)
-        yield request
+    yield join("", "m", topic)
+    yield join(group, "", topic) if version else beat(group, "", 1)
+    yield join(group, "m", topic, rebalance_timeout_ms=-1)
+    yield join(group, "m", topic, topic_partitions=None)
+    yield join(group, "m", topic, **owns(peer.topic_id(topic), 0))
+    yield join(group, "m", subscribed_topic_names=None)
+    yield join(group, "m", topic, instance_id="")
+    yield join(group, "m", topic, rack_id="")
+    yield join(group, "m", topic, server_assignor="no-such")
+    yield beat(group, "m", -2)
+    yield beat(group, "m", -3)
+    yield beat(group, "m", 1)
+    yield beat(group, "m", -1)
+    yield beat(group, "m", -2, instance_id="i")
     yield Ask.ConsumerGroupDescribe(group_ids=[group, ""])
 
 

@@ -27,27 +27,17 @@ def _named(peer: Peer, version: int, topic: str, by_id_from: int) -> str | uuid.
 
 # What is wrong with a batch, or unusual: Kafka's answer to each is the specification.
 _FLAWED: list[Flaws] = [
-    Flaws(crc_xor=1),
-    Flaws(magic=1),
-    Flaws(magic=3),
-    Flaws(count_plus=1),
-    Flaws(count_plus=-1),
-    Flaws(last_delta_plus=1),
-    Flaws(first_delta=1),
-    Flaws(base_offset=77),
-    Flaws(cut_bytes=3),
-    Flaws(length_plus=3),
-    Flaws(length_plus=-3),
+    Flaws(crc_xor=1), Flaws(magic=1), Flaws(magic=3), Flaws(count_plus=1), Flaws(count_plus=-1),
+    Flaws(last_delta_plus=1), Flaws(first_delta=1), Flaws(base_offset=77), Flaws(cut_bytes=3),
+    Flaws(length_plus=3), Flaws(length_plus=-3),
     Flaws(attributes=0x20),  # a control batch
     Flaws(attributes=0x10),  # transactional, without a producer id
     Flaws(attributes=0x08),  # says that its timestamps are append times
-    Flaws(attributes=0x07),  # no such codec
-    Flaws(attributes=0x05),
-    Flaws(timestamp_ms=-1),
-    Flaws(timestamp_ms=TIMESTAMP_MS * 100),
+    Flaws(attributes=0x07), Flaws(attributes=0x05),  # there is no codec 7
+    Flaws(timestamp_ms=-1), Flaws(timestamp_ms=TIMESTAMP_MS * 100),
     Flaws(producer_id=12, producer_epoch=0),  # no sequence
     Flaws(key=None),
-]
+]  # fmt: skip
 
 
 def _produce(peer: Peer, version: int) -> Story:
@@ -55,11 +45,8 @@ def _produce(peer: Peer, version: int) -> Story:
     yield create(name, 2)
     topic = _named(peer, version, name, 13)
     good = batch([b"a", b"b", None])
-    yield produce(topic, good)
-    yield produce(topic, good, acks=1)
-    yield produce(topic, good, acks=5)
-    yield produce(topic, good, partition=9)
-    yield produce(topic, good, partition=-1)
+    for more in ({}, {"acks": 1}, {"acks": 5}, {"partition": 9}, {"partition": -1}):
+        yield produce(topic, good, **more)
     yield produce(UNKNOWN_ID if version >= 13 else "probe-absent", good)
     if version < 13:
         yield produce("bad name", good)
@@ -229,15 +216,9 @@ def _leader_epochs(peer: Peer, version: int) -> Story:
     name = f"probe-epochs-{version}"
     yield from _filled(peer, name)
     for topic, partition, leader_epoch, current in (
-        (name, 0, 0, -1),
-        (name, 0, 0, 0),
-        (name, 0, 1, -1),
-        (name, 0, -1, -1),
-        (name, 0, 5, 1),
-        (name, 1, 0, -1),
-        (name, 9, 0, -1),
-        ("probe-absent", 0, 0, -1),
-    ):
+        (name, 0, 0, -1), (name, 0, 0, 0), (name, 0, 1, -1), (name, 0, -1, -1), (name, 0, 5, 1),
+        (name, 1, 0, -1), (name, 9, 0, -1), ("probe-absent", 0, 0, -1),
+    ):  # fmt: skip
         row = {"leader_epoch": leader_epoch, "current_leader_epoch": current}
         row["partition"] = partition
         yield Ask.OffsetForLeaderEpoch(topics=[{"topic": topic, "partitions": [row]}])
@@ -262,9 +243,8 @@ def _delete_records(peer: Peer, version: int) -> Story:
 
 
 def _init_producer_id(peer: Peer, version: int) -> Story:
-    yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000)
-    yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=-1)
-    yield Ask.InitProducerId(transactional_id="", transaction_timeout_ms=1000)
+    for name, timeout_ms in ((None, 1000), (None, -1), ("", 1000)):
+        yield Ask.InitProducerId(transactional_id=name, transaction_timeout_ms=timeout_ms)
     if version >= 3:
         for producer_id, epoch in ((5, -1), (-1, 5), (1 << 50, 3)):
             who = {"producer_id": producer_id, "producer_epoch": epoch}

@@ -19,12 +19,8 @@ def _find(peer: Peer, version: int) -> Story:
             yield Ask.FindCoordinator(key=key, key_type=kind if version >= 1 else 0)
         return
     for keys, kind in (
-        (["probe"], 0),
-        (["probe", "probe-2"], 0),
-        ([""], 0),
-        ([], 0),
-        (["probe"], 9),
-    ):
+        (["probe"], 0), (["probe", "probe-2"], 0), ([""], 0), ([], 0), (["probe"], 9),
+    ):  # fmt: skip
         yield Ask.FindCoordinator(coordinator_keys=keys, key_type=kind)
 
 
@@ -44,10 +40,9 @@ def _join_group(peer: Peer, version: int) -> Story:
     group = f"probe-join-{version}"
     yield join("")
     yield join(group, "no-such-member")
-    yield join(group, session_timeout_ms=1)
-    yield join(group, session_timeout_ms=1 << 30)
-    yield join(group, protocols=[])
-    yield join(group, protocol_type="")
+    for wrong in ({"session_timeout_ms": 1}, {"session_timeout_ms": 1 << 30}, {"protocols": []},
+                  {"protocol_type": ""}):  # fmt: skip
+        yield join(group, **wrong)
     answer: Any = yield from _joined(group, version)
     member = answer.member_id if answer is not None else ""
     generation = answer.generation_id if answer is not None else 1

@@ -37,22 +37,13 @@ def topology(*subs: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
 
 
 def join(group: str, told: dict[str, Any] | None, member: str = "m2", **fields: Any) -> Message:
-    return Ask.StreamsGroupHeartbeat(
-        **{
-            "group_id": group,
-            "member_id": member,
-            "member_epoch": 0,
-            "endpoint_information_epoch": -1,
-            "rebalance_timeout_ms": 60_000,
-            "topology": told,
-            "active_tasks": [],
-            "standby_tasks": [],
-            "warmup_tasks": [],
-            "process_id": f"process-{member}",
-            "client_tags": [],
-            **fields,
-        }
-    )
+    said = {
+        "group_id": group, "member_id": member, "member_epoch": 0,
+        "endpoint_information_epoch": -1, "rebalance_timeout_ms": 60_000, "topology": told,
+        "active_tasks": [], "standby_tasks": [], "warmup_tasks": [],
+        "process_id": f"process-{member}", "client_tags": [],
+    }  # fmt: skip
+    return Ask.StreamsGroupHeartbeat(**(said | fields))
 
 
 def beat(group: str, epoch: int, member: str = "m2", **fields: Any) -> Message:
@@ -103,58 +94,34 @@ def _refused(peer: Peer, version: int) -> Story:
     yield beat("probe-streams-no-group", 1)
     yield beat("probe-streams-no-group", -1)
     for fields in (
-        {"group_id": ""},
-        {"member_id": ""},
-        {"rack_id": ""},
-        {"instance_id": "i"},
-        {"instance_id": ""},
-        {"rebalance_timeout_ms": -1},
-        {"topology": None},
-        {"active_tasks": owned(s0=[0])},
-        {"standby_tasks": owned(s0=[0])},
-        {"warmup_tasks": owned(s0=[0])},
-        {"active_tasks": None},
-        {"member_epoch": -2},
-        {"member_epoch": -3},
-        {"member_epoch": 1},
-        {"task_offsets": []},
-        {"task_offsets": [{}]},
-        {"task_end_offsets": []},
-        {"process_id": None, "client_tags": None},
-    ):
+        {"group_id": ""}, {"member_id": ""}, {"rack_id": ""}, {"instance_id": "i"},
+        {"instance_id": ""}, {"rebalance_timeout_ms": -1}, {"topology": None},
+        {"active_tasks": owned(s0=[0])}, {"standby_tasks": owned(s0=[0])},
+        {"warmup_tasks": owned(s0=[0])}, {"active_tasks": None}, {"member_epoch": -2},
+        {"member_epoch": -3}, {"member_epoch": 1}, {"task_offsets": []}, {"task_offsets": [{}]},
+        {"task_end_offsets": []}, {"process_id": None, "client_tags": None},
+    ):  # fmt: skip
         yield join(group, fields.pop("topology", simple), **fields)  # type: ignore[arg-type]
     yield Ask.StreamsGroupDescribe(group_ids=[group, "", "probe-streams-no-group"])
 
 
 def _bad_topologies(peer: Peer, version: int) -> Story:
-    for number, told in enumerate(
-        (
-            topology(),
-            topology(sub()),
-            topology(sub("0", "__consumer_offsets")),
-            topology(sub("0", "not a topic")),
-            topology(sub("0", "probe-streams-a", source_topic_regex=["x.*"])),
-            topology(sub("0", "probe-streams-a"), sub("0", "probe-streams-a")),
-            topology(sub("0", "probe-streams-a"), epoch=-1),
-            topology(sub("0", "probe-streams-a", state_changelog_topics=[info("c", 3)])),
-            topology(sub("0", "probe-streams-a"), sub("1", repartition_source_topics=[info("r")])),
-            topology(
-                sub(
-                    "0",
-                    repartition_source_topics=[info("r")],
-                    repartition_sink_topics=["r"],
-                )
-            ),
-            topology(
-                sub(
-                    "0",
-                    "probe-streams-a",
-                    copartition_groups=[{"source_topics": [7]}],
-                )
-            ),
-        )
-    ):
-        yield create("probe-streams-a", 2)
+    one = "probe-streams-a"
+    wrong = (
+        topology(),
+        topology(sub()),
+        topology(sub("0", "__consumer_offsets")),
+        topology(sub("0", "not a topic")),
+        topology(sub("0", one, source_topic_regex=["x.*"])),
+        topology(sub("0", one), sub("0", one)),
+        topology(sub("0", one), epoch=-1),
+        topology(sub("0", one, state_changelog_topics=[info("c", 3)])),
+        topology(sub("0", one), sub("1", repartition_source_topics=[info("r")])),
+        topology(sub("0", repartition_source_topics=[info("r")], repartition_sink_topics=["r"])),
+        topology(sub("0", one, copartition_groups=[{"source_topics": [7]}])),
+    )
+    for number, told in enumerate(wrong):
+        yield create(one, 2)
         group = f"probe-streams-bad-{number}"
         yield join(group, told)
         yield Ask.StreamsGroupDescribe(group_ids=[group])

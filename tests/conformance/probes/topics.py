@@ -83,27 +83,20 @@ def _create_topics(peer: Peer, version: int) -> Story:
 
 
 _WRONG_CONFIGS = [
-    ("no_such_config", "1"),
-    ("retention_ms", "soon"),
-    ("segment_bytes", "1"),
-    ("cleanup_policy", "burn"),
-    ("max_message_bytes", "-1"),
-    ("compression_type", "brotli"),
-    ("message_timestamp_type", "Never"),
-    ("min_cleanable_dirty_ratio", "2"),
+    ("no_such_config", "1"), ("retention_ms", "soon"), ("segment_bytes", "1"),
+    ("cleanup_policy", "burn"), ("max_message_bytes", "-1"), ("compression_type", "brotli"),
+    ("message_timestamp_type", "Never"), ("min_cleanable_dirty_ratio", "2"),
     ("min_insync_replicas", "0"),
-]
+]  # fmt: skip
 
 
 def _create_assigned(peer: Peer, version: int) -> Story:
     def assigned(suffix: str, brokers: list[list[int]], partitions: int = -1, factor: int = -1):
         rows = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(brokers)]
         topic = {
-            "name": f"probe-assigned-{version}-{suffix}",
-            "num_partitions": partitions,
-            "replication_factor": factor,
-            "assignments": rows,
-        }
+            "name": f"probe-assigned-{version}-{suffix}", "num_partitions": partitions,
+            "replication_factor": factor, "assignments": rows,
+        }  # fmt: skip
         return Ask.CreateTopics(topics=[topic], timeout_ms=20_000)
 
     yield assigned("ok", [[1], [1]])
@@ -131,15 +124,10 @@ def _delete_topics(peer: Peer, version: int) -> Story:
     both = {"name": name, "topic_id": known}
     rows: list[dict[str, Any]]
     for rows in (
-        [both],
-        [{"name": None, "topic_id": known}],
-        [{"name": None, "topic_id": known}],
-        [{"name": None, "topic_id": UNKNOWN_ID}],
-        [{"name": "probe-absent"}],
-        [{"name": None}],
-        [{"name": "probe-absent"}, {"name": "probe-absent"}],
-        [],
-    ):
+        [both], [{"name": None, "topic_id": known}], [{"name": None, "topic_id": known}],
+        [{"name": None, "topic_id": UNKNOWN_ID}], [{"name": "probe-absent"}], [{"name": None}],
+        [{"name": "probe-absent"}, {"name": "probe-absent"}], [],
+    ):  # fmt: skip
         yield Ask.DeleteTopics(topics=rows, timeout_ms=20_000)
 
 
@@ -154,9 +142,8 @@ def _create_partitions(peer: Peer, version: int) -> Story:
         new = {"name": topic, "count": count, "assignments": rows}
         return Ask.CreatePartitions(topics=[new], timeout_ms=20_000)
 
-    yield grow(2)
-    yield grow(1)
-    yield grow(0)
+    for count in (2, 1, 0):
+        yield grow(count)
     yield grow(3, "probe-absent")
     yield grow(3, assignments=[[7]])
     yield grow(4, assignments=[[1]])

@@ -20,9 +20,7 @@ from kstore.protocol.schema import Message
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.conformance import wire
-from tests.conformance.kafka_broker import KafkaBroker
-from tests.conformance.kstore_broker import KstoreBroker
-from tests.conformance.live_kafka import LIVE_KAFKA
+from tests.conformance.conftest import KINDS, of_kind
 from tests.conformance.sasl_listeners import add_listeners
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
@@ -53,23 +51,11 @@ class Client(Wire):
         assert self.call(Ask.SaslAuthenticate(auth_bytes=secret), 2).error_code == 0
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("kstore", marks=pytest.mark.slow),
-        pytest.param("kafka", marks=LIVE_KAFKA),
-    ],
-)
+@pytest.fixture(scope="module", params=KINDS)
 def quotas(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Quotas]:
-    folder = tmp_path_factory.mktemp("quotas")
-    broker: KafkaBroker | KstoreBroker
-    if request.param == "kafka":
-        request.getfixturevalue("kafka_jars")
-        broker = KafkaBroker(folder, flags=["-Xmx512M", "-Xms256M"])
-    else:
-        broker = KstoreBroker(folder)
+    broker = of_kind(request, tmp_path_factory.mktemp("quotas"))
     users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob"))
     broker.overrides = {
         "sasl.enabled.mechanisms": "PLAIN",

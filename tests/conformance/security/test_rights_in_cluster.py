@@ -13,6 +13,7 @@ from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, encode_request
 from tests.beside.waiting import until
+from tests.broker.runtime.security import token_harness
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.secured import SecuredPeer, secure
 from tests.conformance.probes.topics import create
@@ -50,11 +51,7 @@ def others(peers: dict[int, SecuredPeer]) -> SecuredPeer:
 
 
 def allow(peer: SecuredPeer, user: str, kind: int, name: str, operation: int) -> None:
-    rule = {
-        "resource_type": kind, "resource_name": name, "resource_pattern_type": 3,
-        "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": 3,
-    }  # fmt: skip
-    answer: Any = peer.ask(Ask.CreateAcls(creations=[rule]), 3)
+    answer: Any = peer.ask(token_harness.allow(user, kind, name, operation), 3)
     assert answer.results[0].error_code == 0
 
 

@@ -23,11 +23,11 @@ from tests.conformance.probes.malformed.encoding import (
     borders,
     size_of,
     tree,
-    unsigned_varint,
 )
 from tests.conformance.probes.peer import CORRELATION_ID, Peer
 from tests.conformance.probes.recorded.answers import Answers, as_recorded
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
+from tests.reference.record_batch import uvarint
 
 # When one broker does not answer within the first, the other is not expected to, and both are
 # given up after the second if one did.
@@ -105,7 +105,7 @@ def _huge(part: Part) -> Iterator[Bend]:
     if part.kind in ("Array", "String", "Bytes", "Records"):
         if part.compact:
             for length in (1 << 20, (1 << 31) - 2, (1 << 32) - 1):
-                yield Bend(f"claims {length}", unsigned_varint(length), None)
+                yield Bend(f"claims {length}", uvarint(length), None)
             yield Bend("claims an endless varint", b"\xff" * 10, None)
         else:
             layout = ">h" if part.kind == "String" else ">i"
@@ -114,7 +114,7 @@ def _huge(part: Part) -> Iterator[Bend]:
             if part.kind != "String":
                 yield Bend("claims 2147483647", struct.pack(">i", (1 << 31) - 1), None)
     elif part.kind == "Tags":
-        yield Bend("claims 100 tags", unsigned_varint(100), None)
+        yield Bend("claims 100 tags", uvarint(100), None)
 
 
 def _bent(part: Part, bend: Bend, root: Part) -> bytes:

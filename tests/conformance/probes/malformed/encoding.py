@@ -12,6 +12,7 @@ from typing import Any
 
 from kstore._fast.protocol.plan import FieldPlan, Plan
 from kstore.protocol.schema import KIND_ARRAY, KIND_STRUCT, KINDS, Message
+from tests.reference.record_batch import uvarint
 
 _NAMES = {number: name for name, number in KINDS.items()}
 _FORMATS = {
@@ -36,7 +37,7 @@ class Part:
         """The part as it stands; the size of a tagged field is that of its content."""
         content = b"".join(child.to_bytes() for child in self.children)
         if self.kind == "Tag":
-            return self.data + unsigned_varint(len(content)) + content
+            return self.data + uvarint(len(content)) + content
         return self.data + content
 
     def walk(self) -> Iterator[Part]:
@@ -46,20 +47,10 @@ class Part:
             yield from child.walk()
 
 
-def unsigned_varint(value: int) -> bytes:
-    """Kafka's unsigned varint."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def size_of(length: int, *, compact: bool, wide: bool) -> bytes:
     """A length, -1 for null: an unsigned varint of length + 1, or an int16 or int32."""
     if compact:
-        return unsigned_varint(length + 1)
+        return uvarint(length + 1)
     return struct.pack(">i" if wide else ">h", length)
 
 
@@ -76,9 +67,9 @@ def _fields(plan: Plan, value: Any, path: str) -> list[Part]:
     if plan.flexible:
         tags = Part(f"{path}.tags".lstrip("."), "Tags")
         known = [field for field in plan.tagged if field.tag < _OWN_TAGS]
-        tags.data = unsigned_varint(len(known))
+        tags.data = uvarint(len(known))
         for field in known:
-            tag = Part(f"{path}.{field.name}:tag".lstrip("."), "Tag", unsigned_varint(field.tag))
+            tag = Part(f"{path}.{field.name}:tag".lstrip("."), "Tag", uvarint(field.tag))
             tag.children = [_field(field, getattr(value, field.name), path)]
             tags.children.append(tag)
         parts.append(tags)
@@ -131,6 +122,6 @@ def borders(root: Part) -> dict[int, str]:
         found[offset] = part.path
         offset += len(part.data)
         if part.kind == "Tag":
-            offset += len(unsigned_varint(len(part.children[0].to_bytes())))
+            offset += len(uvarint(len(part.children[0].to_bytes())))
     found.pop(0, None)
     return found

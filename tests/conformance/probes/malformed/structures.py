@@ -24,23 +24,13 @@ Name = str | uuid.UUID
 # Each changes one thing. Left out is what only kstore refuses (docs/differences), since what
 # follows in the log differs then.
 FLAWS: list[dict[str, int | bytes | None]] = [
-    {"crc_xor": 1},
-    {"magic": 1},
-    {"magic": 3},
-    {"count_plus": 1},
-    {"count_plus": -1},
-    {"last_delta_plus": 1},
-    {"base_offset": 5},
-    {"cut_bytes": 2},
-    {"length_plus": 4},
-    {"attributes": 0x20},
-    {"attributes": 0x10},
-    {"attributes": 0x80},
+    {"crc_xor": 1}, {"magic": 1}, {"magic": 3}, {"count_plus": 1}, {"count_plus": -1},
+    {"last_delta_plus": 1}, {"base_offset": 5}, {"cut_bytes": 2}, {"length_plus": 4},
+    {"attributes": 0x20}, {"attributes": 0x10}, {"attributes": 0x80},
     {"producer_id": 7, "producer_epoch": 0},
     {"producer_id": 7, "producer_epoch": 0, "base_sequence": -4},
-    {"key": None},
-    {"timestamp_ms": TIMESTAMP_MS * 10},
-]
+    {"key": None}, {"timestamp_ms": TIMESTAMP_MS * 10},
+]  # fmt: skip
 
 
 def _fetch(*topics: tuple[Name, list[tuple[int, int]]]) -> Message:
