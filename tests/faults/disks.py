@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -167,34 +168,30 @@ class FaultyDisk(Disk):
         unfinished.replace(self._control)  # at once: a call may look at any time
 
 
-@pytest.fixture
-def frozen_disk(tmp_path: Path) -> Iterator[FrozenDisk]:
-    """A disk that `freeze` holds still; skips where none can be mounted (SKIPPED.md)."""
-    folder = tmp_path / "frozen-disk"
-    folder.mkdir()
-    made = FrozenDisk(folder)
-    problem = made.mount(tmp_path / "frozen-disk.img")
+Mounted = TypeVar("Mounted", FrozenDisk, HangingDevice)
+
+
+def _mounted(made: Mounted, *image: Path) -> Iterator[Mounted]:
+    made.folder.mkdir()
+    problem = made.mount(*image)
     if problem is not None:
         pytest.skip(f"a disk to freeze can't be mounted here: {problem}")
     try:
         yield made
     finally:
         made.unmount()
+
+
+@pytest.fixture
+def frozen_disk(tmp_path: Path) -> Iterator[FrozenDisk]:
+    """A disk that `freeze` holds still; skips where none can be mounted (SKIPPED.md)."""
+    yield from _mounted(FrozenDisk(tmp_path / "frozen-disk"), tmp_path / "frozen-disk.img")
 
 
 @pytest.fixture
 def hanging_device(tmp_path: Path, frozen_disk: FrozenDisk) -> Iterator[HangingDevice]:
     """A disk whose device `freeze` has hang; skips as `frozen_disk` does."""
-    folder = tmp_path / "hanging-device"
-    folder.mkdir()
-    made = HangingDevice(folder, frozen_disk)
-    problem = made.mount()
-    if problem is not None:
-        pytest.skip(f"a disk to freeze can't be mounted here: {problem}")
-    try:
-        yield made
-    finally:
-        made.unmount()
+    yield from _mounted(HangingDevice(tmp_path / "hanging-device", frozen_disk))
 
 
 @pytest.fixture

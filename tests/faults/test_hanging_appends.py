@@ -25,7 +25,7 @@ from kstore.types import TopicPartition
 from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.faults.disks import Disk, FaultyDisk, FrozenDisk, HangingDevice
-from tests.faults.test_log_dir_faults import broker_on, lies_on
+from tests.faults.test_log_dir_faults import broker_of, broker_on, lies_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -167,11 +167,8 @@ def test_a_broker_that_is_killed_with_appends_queued_keeps_what_it_acknowledged(
 
 def broker_with_one_dir(disk: Disk, folder: Path) -> KstoreBroker:
     """A broker whose only log dir lies on the disk."""
-    settings = {
-        "log.dirs": str(disk.folder / "logs"),
-        "kstore.coordination.dir": str(folder / "coordination"),
-    }
-    return KstoreBroker(folder / "broker", overrides=settings, environment=disk.environment)
+    store = {"kstore.coordination.dir": str(folder / "coordination")}
+    return broker_of(disk, folder, disk.folder / "logs", **store)
 
 
 def send_for(seconds: float, sent: Sent, admin: AdminClient) -> None:

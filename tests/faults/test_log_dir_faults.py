@@ -9,7 +9,6 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,22 @@ PATIENCE_MS = 5_000
 """Less than the disk is frozen: a broker that stands still with it fails the test."""
 
 
+def broker_of(disk: Disk, folder: Path, *dirs: Path, **settings: str) -> KstoreBroker:
+    """A broker with these log dirs that meets the disk's faults; it is not started."""
+    given = {"log.dirs": ",".join(map(str, dirs))} | settings
+    return KstoreBroker(folder / "broker", overrides=given, environment=disk.environment)
+
+
+def broker_on(disk: Disk, folder: Path) -> KstoreBroker:
+    """Its first log dir is healthy; the other one lies on the disk."""
+    settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+    return broker_of(disk, folder, folder / "healthy", disk.folder / "logs", **settings)
+
+
 @pytest.fixture
 def broker(tmp_path: Path, faulty_disk: FaultyDisk) -> Iterator[KstoreBroker]:
-    """A broker with two log dirs, the second of them on the disk; it is not started."""
-    dirs = tmp_path / "healthy", faulty_disk.folder / "logs"
-    settings = {"log.dirs": ",".join(map(str, dirs)), "offsets.topic.num.partitions": "1"}
-    made = KstoreBroker(
-        tmp_path / "broker", overrides=settings, environment=faulty_disk.environment
-    )
+    """The same; it is not started."""
+    made = broker_on(faulty_disk, tmp_path)
     yield made
     made.stop()
 
@@ -185,12 +192,7 @@ def test_a_start_with_a_log_dir_that_cannot_be_read_is_one_with_the_others(
 def test_a_broker_without_a_log_dir_that_works_stops(
     tmp_path: Path, faulty_disk: FaultyDisk
 ) -> None:
-    broker = KstoreBroker(
-        tmp_path / "broker",
-        overrides={"log.dirs": str(faulty_disk.folder / "logs")},
-        environment=faulty_disk.environment,
-    )
-    with broker:
+    with broker_of(faulty_disk, tmp_path, faulty_disk.folder / "logs") as broker:
         with AdminClient(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 1)])
         faulty_disk.fail(kinds=EVERYTHING)
@@ -205,16 +207,9 @@ def test_a_broker_without_a_log_dir_that_works_stops(
 
 def test_others_lead_what_lies_in_a_failed_log_dir(tmp_path: Path, faulty_disk: FaultyDisk) -> None:
     cluster = KstoreCluster(tmp_path, 2)
+    third = {"node.id": "3", "kstore.coordination.dir": str(tmp_path / "coordination")}
     dirs = tmp_path / "healthy", faulty_disk.folder / "logs"
-    one = KstoreBroker(
-        tmp_path / "one",
-        overrides={
-            "log.dirs": ",".join(map(str, dirs)),
-            "node.id": "3",
-            "kstore.coordination.dir": str(tmp_path / "coordination"),
-        },
-        environment=faulty_disk.environment,
-    )
+    one = broker_of(faulty_disk, tmp_path, *dirs, **third)
     with cluster, one, AdminClient(one.bootstrap) as admin:
         until(lambda: len(cluster.broker_ids()) == 3, "all are there")
         replicas = {index: [3, 1, 2] for index in range(4)}
@@ -240,20 +235,6 @@ def test_others_lead_what_lies_in_a_failed_log_dir(tmp_path: Path, faulty_disk: 
 
 
 # ---- a log dir that hangs ----
-
-
-@contextmanager
-def broker_on(disk: Disk, folder: Path) -> Iterator[KstoreBroker]:
-    """A broker whose first log dir is healthy; the other one lies on the disk."""
-    dirs = folder / "healthy", disk.folder / "logs"
-    settings = {
-        "log.dirs": ",".join(map(str, dirs)),
-        "offsets.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    broker = KstoreBroker(folder / "broker", overrides=settings, environment=disk.environment)
-    with broker:
-        yield broker
 
 
 def asked(broker: KstoreBroker, ask: Callable[[AdminClient], object]) -> Callable[[], object]:
@@ -343,12 +324,7 @@ def test_writes_of_a_lone_brokers_store_that_hang_hold_only_who_asked_for_them(
     tmp_path: Path, faulty_disk: FaultyDisk
 ) -> None:
     dirs = faulty_disk.folder / "logs", tmp_path / "healthy"  # the store lies in the first
-    broker = KstoreBroker(
-        tmp_path / "broker",
-        overrides={"log.dirs": ",".join(map(str, dirs))},
-        environment=faulty_disk.environment,
-    )
-    with broker, ThreadPoolExecutor(4) as threads:
+    with broker_of(faulty_disk, tmp_path, *dirs) as broker, ThreadPoolExecutor(4) as threads:
         with AdminClient(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 2), NewTopic("gone", 1)])
         [there] = lies_on(faulty_disk, "t")
