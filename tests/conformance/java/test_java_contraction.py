@@ -11,14 +11,10 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from tests.beside.programs import Listened
 from tests.beside.waiting import until
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.kafka_broker import tool_command
 from tests.conformance.kstore_broker import QUICK_GROUPS, KstoreBroker
 
-pytestmark = [
-    pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars"),
-    pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has no contraction"),
-]  # fmt: skip
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_jars")]
 
 SETTINGS = QUICK_GROUPS | {"kstore.expansion.timeout.ms": "60000"}
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
@@ -68,11 +64,11 @@ def check_order(rows: list[Row], rounds: int) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_javas_consumer_reads_in_order_across_a_contraction(
-    broker: KstoreBroker, protocol: str
+    files_kstore: KstoreBroker, protocol: str
 ) -> None:
     topic, written = f"orders-{protocol}", 0
-    settings = {"bootstrap.servers": broker.bootstrap, "partitioner.class": "ordered"}
-    with AdminClient(broker.bootstrap) as admin, Producer(settings) as producer:
+    settings = {"bootstrap.servers": files_kstore.bootstrap, "partitioner.class": "ordered"}
+    with AdminClient(files_kstore.bootstrap) as admin, Producer(settings) as producer:
         admin.create_topics([NewTopic(topic, 4, 1, configs=ORDERED)])
 
         def write(rounds: int) -> None:
@@ -84,7 +80,7 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
 
         write(20)
         producer.flush()
-        reader = ConsoleConsumer(broker, topic, "g", **{"group.protocol": protocol})
+        reader = ConsoleConsumer(files_kstore, topic, "g", **{"group.protocol": protocol})
         try:
             reader.wait_for(10)
             shrinking = threading.Thread(
@@ -102,7 +98,7 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
     check_order(reader.rows, 60)
     assert {row[0] for row in reader.rows} >= {2, 3}
     assert {row[0] for row in reader.rows[-20 * len(KEYS) :]} == {0, 1}
-    late = ConsoleConsumer(broker, topic, "late", **{"group.protocol": protocol})
+    late = ConsoleConsumer(files_kstore, topic, "late", **{"group.protocol": protocol})
     try:
         late.wait_for(60 * len(KEYS))
     finally:
@@ -116,19 +112,19 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_of_javas_that_begins_at_the_end_is_not_held_back_for_ever(
-    broker: KstoreBroker, protocol: str
+    files_kstore: KstoreBroker, protocol: str
 ) -> None:
     """It commits its positions in partitions that have retired without having read there."""
     topic = f"latest-{protocol}"
-    settings = {"bootstrap.servers": broker.bootstrap, "partitioner.class": "ordered"}
-    with AdminClient(broker.bootstrap) as admin, Producer(settings) as producer:
+    settings = {"bootstrap.servers": files_kstore.bootstrap, "partitioner.class": "ordered"}
+    with AdminClient(files_kstore.bootstrap) as admin, Producer(settings) as producer:
         admin.create_topics([NewTopic(topic, 2, 1, configs=ORDERED)])
         for key in KEYS:
             producer.send(topic, b"-1", key)
         producer.flush()
         admin.create_partitions(topic, 1, may_shrink=True)
         more = {"group.protocol": protocol, "auto.offset.reset": "latest"}
-        reader = ConsoleConsumer(broker, topic, "fresh", **more)
+        reader = ConsoleConsumer(files_kstore, topic, "fresh", **more)
 
         def reads() -> bool:
             producer.send(topic, b"0", KEYS[0]).result()

@@ -12,12 +12,9 @@ import pytest
 from tests.beside.librdkafka import quick_member, write_all
 from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
-from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.kstore_broker import QUICK_GROUPS, KstoreBroker
 
-pytestmark = [
-    pytest.mark.slow, pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has no such expansion"),
-]  # fmt: skip
+pytestmark = pytest.mark.slow
 
 SETTINGS = QUICK_GROUPS
 
@@ -42,13 +39,15 @@ def poll_until(reader: Any, seen: list[tuple[int, bytes]], done: Callable[[], bo
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_clients_go_on_while_a_topic_grows(broker: KstoreBroker, protocol: str) -> None:
+def test_clients_go_on_while_a_topic_grows(files_kstore: KstoreBroker, protocol: str) -> None:
     """Leader epochs are begun for it; a producer with idempotence loses and doubles nothing."""
     topic = f"grows-{protocol}"
-    client = TopicClient(broker)
+    client = TopicClient(files_kstore)
     client.create(topic, 2)
-    made = producer(broker, **{"enable.idempotence": True})
-    reader = quick_member(broker.bootstrap, topic, f"g-{topic}", **{"group.protocol": protocol})
+    made = producer(files_kstore, **{"enable.idempotence": True})
+    reader = quick_member(
+        files_kstore.bootstrap, topic, f"g-{topic}", **{"group.protocol": protocol}
+    )
     seen: list[tuple[int, bytes]] = []
     wanted: list[str] = []
     try:
@@ -63,7 +62,7 @@ def test_clients_go_on_while_a_topic_grows(broker: KstoreBroker, protocol: str) 
             wanted.extend(values)
             poll_until(reader, seen, lambda: len(seen) >= len(wanted))
         until(lambda: len(made.list_topics(topic).topics[topic].partitions) == 6, "all are known")
-        write_all(broker.bootstrap, topic, ["last"] * 6, list(range(6)))
+        write_all(files_kstore.bootstrap, topic, ["last"] * 6, list(range(6)))
         poll_until(
             reader, seen, lambda: {part for part, v in seen if v == b"last"} == set(range(6))
         )
@@ -73,19 +72,21 @@ def test_clients_go_on_while_a_topic_grows(broker: KstoreBroker, protocol: str) 
 
 
 def test_an_unmodified_consumer_reads_in_order_across_an_expansion(
-    broker: KstoreBroker,
+    files_kstore: KstoreBroker,
 ) -> None:
     topic = "ordered"
-    client = TopicClient(broker)
+    client = TopicClient(files_kstore)
     client.create(topic, 2, kstore_ordered_expansion="true")
-    made = producer(broker)
+    made = producer(files_kstore)
     old = [f"old-{number}" for number in range(500)]
-    write_all(broker.bootstrap, topic, old, [0, 1])
+    write_all(files_kstore.bootstrap, topic, old, [0, 1])
     client.grow(topic, 4)
     until(lambda: len(made.list_topics(topic).topics[topic].partitions) == 4, "all are known")
     new = [f"new-{number}" for number in range(500)]
-    write_all(broker.bootstrap, topic, new, [2, 3])
-    reader = quick_member(broker.bootstrap, topic, f"g-{topic}", **{"group.protocol": "consumer"})
+    write_all(files_kstore.bootstrap, topic, new, [2, 3])
+    reader = quick_member(
+        files_kstore.bootstrap, topic, f"g-{topic}", **{"group.protocol": "consumer"}
+    )
     seen: list[tuple[int, bytes]] = []
     try:
         poll_until(reader, seen, lambda: len(seen) >= len(old) + len(new))
