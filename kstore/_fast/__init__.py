@@ -16,8 +16,8 @@ from types import ModuleType
 
 
 class _OneLibrary:
-    """Finds the modules of a wheel, which are all in one shared library; nothing of it runs where
-    each has a file of its own. Python loads any module from a library that exports PyInit_NAME.
+    """Finds the modules of a wheel, which are all in one shared library. It is not used if each
+    module has a file. Python loads any module from a library that exports PyInit_NAME.
     """
 
     def __init__(self, path: str) -> None:
@@ -26,7 +26,7 @@ class _OneLibrary:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where ``kstore._fast.ROOM.NAME`` is; it is asked after all of Python's own finders."""
+        """Finds ``kstore._fast.ROOM.NAME``, after all of Python's own finders."""
         if not name.startswith(f"{__name__}.") or name.count(".") != 3:
             return None
         loader = ExtensionFileLoader(name, self._path)

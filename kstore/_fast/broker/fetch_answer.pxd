@@ -1,4 +1,4 @@
-# A Fetch answer from its first topic on, and the records that it may hold.
+# A Fetch answer from its first topic on, and its records.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -6,12 +6,12 @@ from kstore._fast.broker.fetch_session cimport FetchPart
 from kstore._fast.broker.partition_table cimport PartitionTable
 from kstore._fast.protocol.wire cimport AnswerBuffer
 
-# Whom it is written for.
+# The reader for whom it is written.
 cdef struct Reader:
     int version
     bint committed                  # it reads no aborted transactions
     int32_t replica_id              # -1: a consumer
-    bint extended                   # it is told partition epochs (KIP-232)
+    bint extended                   # it gets partition epochs (KIP-232)
 
 cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id,
@@ -19,7 +19,7 @@ cdef int find_slice(
 cdef int write_head(
     AnswerBuffer out, int version, int16_t error, int32_t session_id, PartitionTable table
 ) except -1
-# The same, as far as no disk has to be waited for. False: it is being read in, and the request's
+# The same without waiting for a disk. False: data is being read, and the request's
 # resume() is called then.
 cdef bint find_readable(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,

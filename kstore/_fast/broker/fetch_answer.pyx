@@ -1,7 +1,7 @@
-"""A Fetch answer: topics and partitions, what one partition tells beside its records, and where
-those who asked the wrong broker are sent (KIP-951).
+"""A Fetch answer: topics and partitions, a partition's fields besides its records, and the leader
+for clients that asked the wrong broker (KIP-951).
 
-What is read, and for whom, is fetch_path's.
+fetch_path decides what is read, and for whom.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -30,7 +30,7 @@ from kstore._fast.protocol.wire cimport (
 from kstore._fast.disk.page_reader import NotInMemory
 
 cdef enum:
-    MOST_WAITS = 8                  # for one offset: then whoever reads waits for the disk itself
+    MOST_WAITS = 8                  # for one offset; after that the reader waits for the disk
     FIRST_LOG_START_OFFSET = 5
     FIRST_SESSION = 7
     FIRST_RACK = 11
@@ -57,8 +57,8 @@ cdef int write_head(
 cdef int64_t write_topics(
     list parts, const Reader* reader, PartitionTable table, listener, AnswerBuffer out, report
 ) except -1:
-    """The topics, neighbours of one topic together, and the end of the answer; returns the bytes of
-    records in it.
+    """The topics, with adjacent partitions of a topic together, and the end of the answer; returns
+    the bytes of its records.
     """
     cdef bint flexible = reader.version >= FIRST_FLEXIBLE
     cdef FetchPart part
@@ -128,7 +128,7 @@ cdef int64_t write_part(FetchPart part, const Reader* reader, AnswerBuffer out, 
 
 
 cdef Py_ssize_t count_topics(list parts) except -1:
-    """How many topics an answer has: neighbours of one topic stand together."""
+    """The number of topics; adjacent partitions of one topic are together."""
     cdef FetchPart part
     cdef bytes topic = None
     cdef Py_ssize_t count = 0
@@ -142,8 +142,8 @@ cdef Py_ssize_t count_topics(list parts) except -1:
 cdef int find_slice(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report
 ) except -1:
-    """Find the batches below `end` that the part's answer has room for, or the error that it gets.
-    A replica gets an empty batch for what no replica has any more.
+    """Find the batches below `end` that fit into the part's answer, or its error. A replica gets an
+    empty batch for records that no replica has any more.
     """
     cdef Partition partition = part.partition
     cdef bint out_of_range = False
@@ -162,12 +162,12 @@ cdef int find_slice(
 
 
 cdef bint note_problem(FetchPart part, problem, int32_t replica_id, report) except -1:
-    """What the part is told of a log that can't be read; True: that nothing is left to be read."""
+    """Set the part's error for an unreadable log; True: nothing is left to read."""
     cdef Partition partition = part.partition
     if getattr(problem, "error_code", NONE) == CORRUPT_MESSAGE:
         if replica_id >= 0 and is_lost(part, problem):
             return True
-        part.error = CORRUPT_MESSAGE        # the log has told it
+        part.error = CORRUPT_MESSAGE        # the log has reported it
     else:                                   # no descriptor is left, or the disk fails
         partition.note_error(problem)
         where = str(partition.log.topic_partition)
@@ -180,8 +180,8 @@ cdef bint find_readable(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
     object request
 ) except -1:
-    """As find_slice, but for what is not in memory: that is brought in first, and counts as there
-    when the same request looks again, so that it never waits for ever.
+    """As find_slice, but data that is not in memory is read first. When the same request looks
+    again, the data counts as present, so it never waits forever.
     """
     cdef LogCore core = part.partition.core
     cdef ColdRead seen = None
@@ -219,26 +219,26 @@ cdef bint find_in_memory(
     FetchPart part, int64_t end, int64_t limit, bint min_one, int32_t replica_id, report,
     object request, ColdRead seen
 ) except -1:
-    """False: something is being read in first. NotInMemory: something has to be brought in."""
+    """False: data is being read. Raises NotInMemory if data must be read."""
     cdef LogCore core = part.partition.core
     cdef int64_t size
     try:
         size = readable_bytes(core, part.fetch_offset, max(limit, <int64_t>1), seen)
         if size == 0 and wait_for(part, min(max(limit, <int64_t>1), <int64_t>STEP_BYTES), request):
             return False
-    except OSError:                         # as the look will find
+    except OSError:                         # as find_slice will find
         size = limit
     find_slice(part, end, min(limit, max(size, <int64_t>1)), min_one, replica_id, report)
     if part.file is None or part.slice.size_bytes <= size:
         return True
-    # one batch, larger than what was asked for
+    # one batch, larger than requested
     return readable_bytes(
         core, part.fetch_offset, part.slice.size_bytes, seen) >= part.slice.size_bytes \
         or not wait_for(part, part.slice.size_bytes, request)
 
 
 cdef bint wait_for(FetchPart part, int64_t size, object request) except -1:
-    """Whether what is to be read is on its way into memory."""
+    """Whether the data is being read into memory."""
     cdef ColdRead cold = read_in_slice(
         part.partition.core, part.fetch_offset, size, request.resume)
     if cold is not None:
@@ -258,8 +258,8 @@ cdef int note_wait(FetchPart part, ColdRead cold) except -1:
 
 
 cdef bint is_lost(FetchPart part, problem) except -1:
-    """Whether no replica has what is damaged there; if so, an empty batch is to be sent for it,
-    with its offsets. No file has that batch.
+    """Whether no replica has the damaged records there; if so, send an empty batch with their
+    offsets, which is in no file.
     """
     cdef ReplicaState replication = part.partition.replication
     if replication is None \
@@ -273,7 +273,7 @@ cdef bint is_lost(FetchPart part, problem) except -1:
 
 
 cdef int put_empty_batch(FetchPart part, AnswerBuffer out) except -1:
-    """Put a batch without records, of the leader epoch in which its offsets end."""
+    """Write a batch without records, in the leader epoch of its last offset."""
     cdef BatchInfo info
     cdef Order order
     begin_order(
@@ -292,8 +292,8 @@ cdef int put_empty_batch(FetchPart part, AnswerBuffer out) except -1:
 
 
 cdef Depth depth_for(FetchPart part, int32_t replica_id) except *:
-    """How much of the part's records is checked. A replica that asks again for what it was sent
-    could not append it.
+    """How much of the part's records to check. A replica that fetches the same records again could
+    not append them.
     """
     cdef Follower follower
     cdef bint again
@@ -310,9 +310,9 @@ cdef Depth depth_for(FetchPart part, int32_t replica_id) except *:
 cdef bint put_slice(
     FetchPart part, int32_t replica_id, AnswerBuffer out, report
 ) except -1:
-    """Put the part's records to the buffer's end. False: the file has not what its log knows, and
-    the part was looked for anew. What has to be looked at by a thread is left off for now: who
-    asks again waits for that.
+    """Append the part's records to the buffer. False: the file lacks data that the log knows, and
+    the part was searched again. Records that a thread must check are omitted now: the next fetch
+    waits for that.
     """
     cdef LogCore core = part.partition.core
     cdef Py_ssize_t slices = 0 if out.slices is None else len(out.slices)
@@ -381,7 +381,7 @@ cdef int write_aborted(FetchPart part, bint committed, bint flexible, AnswerBuff
 
 
 cdef bint misdirected(FetchPart part) noexcept:
-    """Whether the answer has to name the leader to who asked with the wrong idea of it (KIP-951,
+    """Whether the answer must name the leader, because the client has outdated metadata (KIP-951,
     version 16 on).
     """
     return part.partition is not None and part.partition.leader_id >= 0 and (
@@ -391,8 +391,8 @@ cdef bint misdirected(FetchPart part) noexcept:
 cdef int write_part_tags(
     FetchPart part, bint hints, bint extended, AnswerBuffer out
 ) noexcept:
-    """The diverging epoch; the leader; for who has asked for it, the partition epoch (KIP-232) of
-    what is answered for.
+    """The diverging epoch; the leader; and, if the client has asked for it, the partition epoch
+    (KIP-232).
     """
     cdef bint leader = hints and misdirected(part)
     cdef bint epoch = (
@@ -414,7 +414,7 @@ cdef int write_part_tags(
 
 
 cdef int write_answer_tags(list parts, PartitionTable table, listener, AnswerBuffer out) except -1:
-    """The end of an answer: where the leaders are that its parts name."""
+    """The end of an answer: the endpoints of the leaders that its parts name."""
     cdef FetchPart part
     cdef list leaders = None
     if table.node_endpoint is not None:

@@ -13,8 +13,8 @@ cdef class FetchRequest(Slot):
     cdef int version
     cdef int32_t replica_id
     cdef int64_t replica_epoch
-    cdef bint noting                        # the first look notes how far the follower has come
-    cdef bytes rack                         # the consumer's; None: it says none
+    cdef bint noting                        # the first look notes the follower's progress
+    cdef bytes rack                         # the consumer's rack, or None
     cdef int32_t max_wait_ms
     cdef int64_t min_bytes
     cdef int64_t max_bytes
@@ -27,15 +27,15 @@ cdef class FetchRequest(Slot):
     cdef list forgotten                     # (topic, index)
     cdef list parts                         # FetchPart to be read
     cdef int64_t found_bytes
-    cdef bint urgent                        # something that is answered at once
-    cdef bint cold                          # something is being read in from the disk
-    cdef bint partial                       # more is expected of all that it found
+    cdef bint urgent                        # something must be answered at once
+    cdef bint cold                          # something is being read from disk
+    cdef bint partial                       # more is expected for all that it found
     cdef bint gathering                     # it waits for more
     cdef bint gathered                      # it has waited long enough for more
-    cdef bint overdue                       # it has waited as long as it may, but for that
+    cdef bint overdue                       # it has waited for its maximum time, except for that
     cdef dict injected                      # partition -> error code, as in FetchPath
-    cdef object rights                      # of who sent it (state.authorizer.Rights); None: all
-    cdef bint barred                        # it says that it is a follower, and may not be one
+    cdef object rights                      # the client's (state.authorizer.Rights); None: all
+    cdef bint barred                        # it claims to be a follower, without the right
     cdef int take_rights(self, object rights) except -1
     cdef bint look_again(self) except -1
     cdef bint is_ready(self) noexcept
@@ -51,22 +51,22 @@ cdef class FetchPath:
     cdef readonly int64_t max_bytes         # fetch.max.bytes
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_out
-    # may_send(partition, node id), sent(partition, node id, bytes): holds followers that are behind
-    # to a rate (runtime/leader_throttle.py); None while there is none
+    # may_send(partition, node id), sent(partition, node id, bytes): limits the rate of followers
+    # that are behind (runtime/leader_throttle.py); None without a limit
     cdef public object throttle
-    # the listener that followers come to; None: any. Only where there are rights
+    # the listener for followers; None: any. Only with an authorizer
     cdef public object peer_listener
     cdef SlotDeadlines waits                # for data
     cdef Gathering gathering                # fetches that wait for more data
-    # what broker/faults.py has the request at hand answered with: partition -> error code, or None;
-    # an error of the whole fetch, or 0
+    # injected by broker/faults.py for the current request: partition -> error code, or None; an
+    # error of the whole fetch, or 0
     cdef public dict injected
     cdef public int16_t injected_error
-    cdef object rights                      # of who sent the request at hand; None: all
+    cdef object rights                      # the rights for the current request; None: all
     cdef int64_t quota_bytes                # the most that its quota allows at once
-    cdef bint from_follower                 # of the request at hand: no quota of clients is for it
-    cdef bint held                          # the request at hand is to be handled again
-    # r stands behind the request header. None: answered (or malformed: r.bad; or held). Otherwise
+    cdef bint from_follower                 # no client quota applies to the current request
+    cdef bint held                          # the current request must be handled again
+    # r is after the request header. None: answered (or malformed: r.bad; or held). Otherwise
     # the parked request.
     cdef FetchRequest handle(
         self, AnswerSink sink, WireReader* r, int version, int32_t correlation_id, AnswerBuffer out)

@@ -1,8 +1,8 @@
 """Fetch, versions 4 to 18, from the frame to the answer: sessions, long poll, byte limits,
 isolation.
 
-Log bytes are read straight into the answer. Which sessions are kept is decided by the cache that it
-is given; who leads a partition, by the partition table.
+Log bytes are read directly into the answer. The session cache decides which sessions are kept; the
+partition table knows the leaders.
 """
 
 from kstore._fast.log.clock cimport now_ms
@@ -29,8 +29,8 @@ cdef enum:
     FINAL_EPOCH = -1
     READ_COMMITTED = 1
     CONSUMER = -1
-    LONGEST_WAIT_MS = 300000                        # whatever a client asks for
-    COPIED_BYTES = 2 * 1024 * 1024                  # with TLS: an answer is made in one turn
+    LONGEST_WAIT_MS = 300000                        # regardless of the client's limit
+    COPIED_BYTES = 2 * 1024 * 1024                  # with TLS: an answer is built in one turn
 
 
 cdef int parse(FetchRequest request, WireReader* r, PartitionTable table) except -1:
@@ -80,7 +80,7 @@ cdef class FetchRequest(Slot):
         return 0
 
     cdef bint is_ready(self) noexcept:
-        """Whether there is enough to answer. What is read in is waited for: it is there."""
+        """Whether there is enough to answer; data that is being read counts, and is waited for."""
         if self.cold and self.found_bytes == 0:
             return self.urgent
         if self.urgent or self.overdue:
@@ -102,12 +102,12 @@ cdef class FetchRequest(Slot):
         return 0
 
     cdef int expire(self) except -1:
-        """The longest wait is over: answer with what there is, once what is cold was read in."""
+        """The maximum wait is over: answer with the existing data, after cold data was read."""
         self.overdue = True
         return self.check()
 
     cdef int end_gathering(self) except -1:
-        """End the wait for more data: its time is over."""
+        """End the wait for more data, because its time is over."""
         cdef FetchPart part
         self.gathered = True
         for part in self.parts:
@@ -124,7 +124,7 @@ cdef class FetchRequest(Slot):
             self.finish()
 
     cdef int take_rights(self, object rights) except -1:
-        """Look at what it asks for with these rights of who sent it; None: all."""
+        """Look for data with these rights of the client; None: all."""
         if self.replica_id < 0:
             self.rights = rights
         else:
@@ -135,8 +135,8 @@ cdef class FetchRequest(Slot):
         return 0
 
     cdef bint look_again(self) except -1:
-        """Whether it can still be answered. If not, its connection ends, and nobody else is kept
-        from being woken.
+        """Whether it can still be answered. If not, its connection ends; other waiters are still
+        woken.
         """
         try:
             self.take_rights(self.sink.rights())        # as they are now
@@ -266,7 +266,7 @@ cdef class FetchPath:
         return request
 
     cdef bint must_wait(self, FetchRequest request) except -1:
-        """Whether it is held until it is known who leads a partition that it can't read here."""
+        """Whether it is held until the leader of a partition that it can't read here is known."""
         cdef FetchSession session = self.session_of(request)
         cdef FetchPart part
         cdef list parts = request.named if request.replica_id < 0 else []
@@ -280,7 +280,7 @@ cdef class FetchPath:
         return False
 
     cdef int16_t open_session(self, FetchRequest request) except -1:
-        """Which partitions the request means; an error code where its session does not fit."""
+        """The partitions of the request; an error code if its session does not fit."""
         cdef FetchSession session
         if request.session_epoch == 0 or request.session_epoch == FINAL_EPOCH:
             if request.session_id != 0 and self.session_of(request) is not None:
@@ -296,11 +296,11 @@ cdef class FetchPath:
         if session.epoch != request.session_epoch:
             return INVALID_FETCH_SESSION_EPOCH
         if session.parked is not None:
-            # A follower has more to ask for: the answer to what it asked before makes way.
+            # A follower sends another fetch: answer the waiting one now.
             (<FetchRequest>session.parked).answer_now()
         session.last_used_ms = now_ms()
         if session.merge(request.named, request.forgotten) and not self.cache.resized(session):
-            return FETCH_SESSION_ID_NOT_FOUND       # the client goes on with all its partitions
+            return FETCH_SESSION_ID_NOT_FOUND       # the client continues with all its partitions
         request.parts = list(session.parts.values())
         if request.parts:
             request.session = session
@@ -309,7 +309,7 @@ cdef class FetchPath:
         return NONE
 
     cdef FetchSession session_of(self, FetchRequest request):
-        """The session that it names; None: there is none, or it is another's, which looks alike."""
+        """The session that it names; None if there is none, or it belongs to another client."""
         cdef FetchSession session = self.sessions.get(request.session_id)
         cdef AnswerSink sink = request.sink
         if session is not None and session.belongs_to(sink.principal_name(), sink.listener_name()):
@@ -391,7 +391,7 @@ cdef class FetchPath:
         return 0
 
     cdef int check_follower(self, FetchRequest request, FetchPart part) except -1:
-        """Refuse who is no replica; note how far one that is has come."""
+        """Refuse a broker that is no replica; note the progress of a replica."""
         cdef Partition partition = part.partition
         cdef Follower follower = partition.admit_follower(
             request.replica_id, request.replica_epoch)
@@ -405,7 +405,7 @@ cdef class FetchPath:
                 self.table.replication.now_ms())
         if (self.table.rack_aware and request.session is not None
                 and part.told_high_watermark < partition.core.high_watermark):
-            request.urgent = True           # consumers read from it: it has to know (KIP-392)
+            request.urgent = True           # consumers read from it (KIP-392): it must know
         if 0 <= part.told_log_start_offset < partition.core.log_start_offset:
             request.urgent = True           # DeleteRecords waits for it
         return 0
@@ -470,7 +470,7 @@ cdef class FetchPath:
 
 
 cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
-    """Whether this broker may answer for the partition, as of the epoch that the reader knows."""
+    """Whether this broker may answer for the partition, given the reader's epoch."""
     cdef Partition partition = part.partition
     if partition is None:
         unknown = part.by_id and request.path.table.find_id(part.topic) is None
@@ -487,7 +487,7 @@ cdef int16_t check_leader(FetchRequest request, FetchPart part) except -1:
 
 
 cdef bint may_have_session(FetchRequest request) except -1:
-    """Not who may read none of the partitions; an id that nobody has shows no right."""
+    """False if it may read none of the partitions; an unknown id gives no right."""
     cdef FetchPart part
     if request.rights is None and not request.barred:
         return True

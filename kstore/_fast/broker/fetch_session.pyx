@@ -1,8 +1,8 @@
-"""What a fetch asks of one partition, and the fetch session (KIP-227) that remembers it between
+"""A fetch's part for one partition, and the fetch session (KIP-227) that remembers it between
 requests.
 
-Which sessions are kept is decided in kstore.broker.state.replication.fetch_session_cache; reading
-is fetch_path's.
+kstore.broker.state.replication.fetch_session_cache decides which sessions are kept; fetch_path
+reads.
 """
 
 cimport cython
@@ -22,8 +22,8 @@ cdef class FetchPart:
     """
 
     cdef int resolve(self, PartitionTable table) except -1:
-        """Find the partition (again, where its topic was deleted or not yet known). A topic that
-        was made anew has to be told, even if it looks as its predecessor did.
+        """Find the partition (again, if its topic was deleted or not yet known). A topic that was
+        created again must be sent, even if it looks like the old one.
         """
         cdef TopicEntry entry
         cdef const unsigned char* topic = self.topic
@@ -37,8 +37,8 @@ cdef class FetchPart:
         return 0
 
     cdef bint is_unchanged(self) noexcept:
-        """Whether a look would find, as the last one did, that there is nothing for this follower;
-        what is to be told stands here already. One that is out of the ISR may join: look at it.
+        """Whether a look would again find nothing for this follower; the values to send are already
+        here. A follower that is not in the ISR may join: look.
         """
         cdef Partition partition = self.partition
         return (
@@ -50,7 +50,7 @@ cdef class FetchPart:
             and partition.core.log_start_offset == self.log_start_offset)
 
     cdef int set_unchanged(self, Follower follower) except -1:
-        """There is nothing to read: until something changes, no look is needed."""
+        """There is nothing to read: no look is needed until something changes."""
         self.follower = follower
         self.seen_epoch = self.partition.leader_epoch
         self.seen_end_offset = self.partition.core.log_end_offset
@@ -121,8 +121,8 @@ cdef class FetchPart:
     cdef int16_t check_rights(
         self, object sink, object rights, bint barred, PartitionTable table
     ) except -1:
-        """Whether a consumer with these rights (None: all) may read the topic, be there one or not;
-        who is barred may nothing. Of an id that nobody has, that is told instead.
+        """Whether a consumer with these rights (None: all) may read the topic, existing or not; a
+        barred client may not. For an unknown id, the error says that instead.
         """
         cdef bytes name = self.topic
         cdef TopicEntry entry
@@ -144,7 +144,7 @@ cdef class FetchPart:
         return TOPIC_AUTHORIZATION_FAILED
 
     cdef bint has_news(self) noexcept:
-        """Whether an incremental answer has to name this partition."""
+        """Whether an incremental answer must name this partition."""
         return (
             self.error != NONE or self.slice.size_bytes > 0 or self.diverging_epoch >= 0
             or self.preferred_replica >= 0
@@ -152,8 +152,8 @@ cdef class FetchPart:
             or self.told_log_start_offset != self.log_start_offset)
 
     cdef int told(self) noexcept:
-        """Remember what the answer said; after an error, the next answer names the
-        partition again.
+        """Remember the answer's values; after an error, the next answer names the partition
+        again.
         """
         self.told_high_watermark = -1 if self.error != NONE else self.high_watermark
         self.told_log_start_offset = self.log_start_offset
@@ -212,7 +212,7 @@ cdef class FetchSession:
         return len(self.parts) != size
 
     cdef int rotate(self, FetchPart part) except -1:
-        """A partition that gave data goes to the end, so that a full answer starves none."""
+        """Move a partition that returned data to the end, so a full answer starves none."""
         key = (part.topic, part.index)
         if self.parts.pop(key, None) is not None:
             self.parts[key] = part

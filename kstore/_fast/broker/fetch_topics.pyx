@@ -1,6 +1,6 @@
-"""The partitions that a Fetch request names, as its frame holds them, in each version.
+"""The partitions that a Fetch request names, in its frame, for each version.
 
-What is asked of all of them together is fetch_path's.
+fetch_path handles them together.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -63,7 +63,8 @@ cdef int parse_topics(
 
 
 cdef int keep_last(list named) except -1:
-    """Of a partition that is named twice the last entry, in the place of the first, as in Kafka."""
+    """For a partition that is named twice: the last entry, in the first one's place, as in Kafka.
+    """
     cdef FetchPart part
     cdef dict kept = {}
     for part in named:
@@ -93,7 +94,7 @@ cdef FetchPart parse_part(WireReader* r, int version, TopicEntry entry, bytes ke
 
 
 cdef list refused_parts(list parts, int version):
-    """What is answered for these where a request fails as a whole, as in Kafka."""
+    """The answer for these if the request fails as a whole, as in Kafka."""
     cdef FetchPart part
     if version >= FIRST_TOPIC_ID:
         return []
@@ -105,8 +106,8 @@ cdef list refused_parts(list parts, int version):
 
 
 cdef bint is_news(list parts) noexcept:
-    """Whether any partition has to be told of at once, or none is there to be waited for. That one
-    is unknown, or may not be read, is told when the others have data.
+    """Whether a partition must be answered at once, or there is none to wait for. An unknown or
+    forbidden partition is answered when the others have data.
     """
     cdef FetchPart part
     cdef bint waits = False

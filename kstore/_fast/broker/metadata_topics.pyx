@@ -1,8 +1,7 @@
 """The topics of a Metadata answer, encoded from the image's entries without an object per
 partition: 10,000 partitions take the loop 2 ms instead of 80.
 
-It decides nothing: which topics are told, and with which errors, is
-kstore.broker.api.metadata.metadata's.
+kstore.broker.api.metadata.metadata decides which topics are in the answer, and with which errors.
 """
 
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -98,8 +97,8 @@ cdef int put_topic(
 cdef int put_partition(
     AnswerBuffer out, tuple partition, int32_t index, int version, set alive, brokers, bint epochs
 ) except -1:
-    """A PartitionImage: leader, leader epoch, replicas, isr; and, where ``epochs`` are asked for,
-    partition epoch (KIP-232).
+    """A PartitionImage: leader, leader epoch, replicas, isr; and with ``epochs``, the partition
+    epoch (KIP-232).
     """
     cdef bint flexible = version >= FIRST_FLEXIBLE
     cdef int32_t leader = partition[0]

@@ -1,4 +1,4 @@
-# KIP-951: the leader of a partition, and where it is, for who asked the wrong broker.
+# KIP-951: the leader of a partition, and its endpoint, for clients that asked the wrong broker.
 
 from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.partition_table cimport PartitionTable

@@ -1,4 +1,4 @@
-"""KIP-951: the leader of a partition, and where it is, for who asked the wrong broker.
+"""KIP-951: a partition's leader and its endpoint, for clients that asked the wrong broker.
 
 The same tagged fields in Produce and Fetch answers. Endpoints come from the table's
 `node_endpoint`, encoded; this module knows no broker.
@@ -22,7 +22,7 @@ cdef int put_leader(AnswerBuffer out, int tag, Partition partition) noexcept:
 cdef int write_endpoints(
     AnswerBuffer out, PartitionTable table, list leaders, listener
 ) except -1:
-    """The tagged fields at the end of an answer: the endpoints of the leaders that are known."""
+    """The tagged fields at the end of an answer: the endpoints of known leaders."""
     cdef bytes encoded
     cdef list found = []
     cdef Py_ssize_t size = 0
@@ -37,7 +37,7 @@ cdef int write_endpoints(
         return 0
     put_int8(out, 1)
     put_int8(out, NODE_ENDPOINTS_TAG)
-    put_unsigned(out, size + 1)             # fewer than 127 brokers: their count takes one byte
+    put_unsigned(out, size + 1)             # fewer than 127 brokers: the count has one byte
     put_count(out, len(found), True)
     for encoded in found:
         put_raw(out, <const unsigned char*>encoded, len(encoded))

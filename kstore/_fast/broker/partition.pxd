@@ -1,4 +1,4 @@
-# One partition as Produce and Fetch see it, and its topic.
+# One partition, for Produce and Fetch, and its topic.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -9,7 +9,7 @@ from kstore._fast.log.append_queue cimport AppendJob, CallbackJob
 from kstore._fast.log.log_core cimport LogCore
 from kstore._fast.record.unpack cimport Verdict
 
-# An append that the loop is told of when the partition has been.
+# An append that the loop is notified of, after its partition.
 cdef class PartitionJob(CallbackJob):
     cdef Partition partition
 
@@ -22,23 +22,23 @@ cdef class Partition(Wakeable):
     cdef public bint online                 # this broker leads it and its log is open
     cdef readonly bint deleted
     cdef readonly bint failed               # its log dir has failed: KAFKA_STORAGE_ERROR
-    cdef readonly bint follows              # it has a replica here, led elsewhere
+    cdef readonly bint follows              # another broker leads its replica here
     cdef readonly ReplicaState replication  # None: not led here, or the only replica
     cdef readonly tuple replicas            # node ids, this broker included
     cdef readonly tuple isr                 # that the controller knows
-    cdef readonly int32_t isr_version       # of the state that says so
-    cdef readonly tuple proposed_isr        # that the controller is asked for; None: none
+    cdef readonly int32_t isr_version       # of that state
+    cdef readonly tuple proposed_isr        # that was proposed to the controller; None: none
     cdef PartitionEvents events             # None: it is in no table yet
     cdef dict waiters                       # Waiter -> None, in order of arrival
-    # As a follower: the leader's high watermark, as far as the log went when it was told.
+    # On a follower: the leader's high watermark, limited to the log end when it was received.
     cdef int64_t heard_high_watermark
-    cdef readonly int stored_codec          # what client batches are stored in; -1: as they come
-    cdef readonly int stored_level          # of that codec; -1: its own default
+    cdef readonly int stored_codec          # the codec of stored client batches; -1: the producer's
+    cdef readonly int stored_level          # of that codec; -1: its default
     cdef public int32_t insync_replicas     # how many there are
-    cdef int64_t expected_end               # of the log, when what `append_later` took is in it
-    cdef readonly int32_t min_insync_replicas   # how many a write with acks=all needs
+    cdef int64_t expected_end               # of the log, after the batches of `append_later`
+    cdef readonly int32_t min_insync_replicas   # the number that a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1
-    # the same; a thread has looked into the batch, or has not and says how much is done here
+    # the same; a thread has checked the batch, or not, and says how much is checked here
     cdef int append_seen(
         self, uint8_t* data, Py_ssize_t size, int origin, Verdict seen, AppendResult* out
     ) except -1
@@ -60,9 +60,9 @@ cdef class TopicEntry:
     cdef readonly bint internal
     cdef readonly list partitions
     cdef readonly TopicCounts counts
-    cdef public int32_t partition_count     # what producers have to know; -1: as many as are here
-    cdef public int32_t retired_from        # partitions from here on take no records; -1: all do
-    cdef public bint count_required         # a producer has to say its count
-    cdef public bint mirror                 # an exact copy: it takes Exact batches alone
-    # Of producers here; smaller ids are another cluster's, whose batches are, or were, copied.
+    cdef public int32_t partition_count     # the count that producers must use; -1: the number here
+    cdef public int32_t retired_from        # partitions from here on accept no records; -1: all do
+    cdef public bint count_required         # a producer must send its count
+    cdef public bint mirror                 # an exact copy: it accepts only Exact batches
+    # The least id of producers here; smaller ids belong to the cluster that is or was copied.
     cdef public int64_t least_producer_id

@@ -1,8 +1,8 @@
-"""One partition as Produce and Fetch see it: its leader, its followers and ISR, its high watermark,
-and who waits for it to grow.
+"""One partition, for Produce and Fetch: its leader, its followers and ISR, its high watermark, and
+the requests that wait for it to grow.
 
-It opens no log and elects nobody: kstore.broker.runtime tells it who leads. Everything runs on the
-loop, but `note_durable`.
+It opens no log and elects no leader: kstore.broker.runtime sets the leader. Everything runs on the
+loop, except `note_durable`.
 """
 
 from libc.stdint cimport int16_t
@@ -31,13 +31,13 @@ cdef class TopicEntry:
 
 
 cdef class CallbackWait(CommitWait):
-    """A callback that is told when the high watermark has come to an offset."""
+    """A callback for when the high watermark reaches an offset."""
 
     cdef object callback
     cdef object call_soon
 
     cdef int answer(self, int16_t error) except -1:
-        # Not from here: it may append, and what it raises is not the follower's fault.
+        # Not called from here: it may append, and its exceptions are not the follower's fault.
         self.call_soon(self.callback, error)
         return 0
 
@@ -50,8 +50,8 @@ cdef class PartitionJob(CallbackJob):
 
 
 cdef class Partition(Wakeable):
-    """One partition as the data plane sees it: its log's core, its leader and who waits
-    for it to grow. Of a partition without a replica here the table has the leader alone (log
+    """One partition for the data plane: its log's core, its leader and the requests that
+    wait for it. For a partition without a replica here the table has only the leader (log
     None).
     """
 
@@ -122,12 +122,12 @@ cdef class Partition(Wakeable):
         return 0
 
     cdef int note_error(self, problem) except -1:
-        """Let the log dir know what its disk has done."""
+        """Tell the log dir how its disk behaved."""
         self.log.log_dir.note_error(problem)
         return 0
 
     cdef int note_grown(self, int64_t end_before) except -1:
-        """The log has more than up to this end: wake who waits for that."""
+        """The log has grown beyond this end: wake the waiters."""
         if self.core.shows_durable:
             self.events.sync_soon(self)
         if self.replication is None:
@@ -176,7 +176,7 @@ cdef class Partition(Wakeable):
         """
         if self.replication is not None and (leader_epoch, state_version) == (
                 self.leader_epoch, self.isr_version):
-            return                                  # it is known; a proposal may be under way
+            return                                  # it is known; a proposal may be pending
         self.leader_id = self.events.node_id
         self.leader_epoch = leader_epoch
         self.replicas = replicas
@@ -186,7 +186,7 @@ cdef class Partition(Wakeable):
         self.insync_replicas = <int32_t>len(isr)
         self.online = True
         if self.follows:
-            self.core.refuse_queued()               # what its leader before this one has sent
+            self.core.refuse_queued()               # sent by its previous leader
         self.follows = False
         if len(replicas) > 1:
             if self.replication is None:
@@ -195,7 +195,7 @@ cdef class Partition(Wakeable):
             self.replication.min_insync_replicas = self.min_insync_replicas
             self.replication.set_replicas(self.events.node_id, replicas, isr)
             if self.core.shows_durable and self.core.durable_offset < self.core.log_end_offset:
-                self.events.sync_soon(self)          # what the one before it left
+                self.events.sync_soon(self)          # left by the previous one
             self.replication.advance(self.events.replication.now_ms())
         else:
             self.core.follows_end = True
@@ -229,14 +229,14 @@ cdef class Partition(Wakeable):
         self.notify()
 
     cdef int moved(self) except -1:
-        """Something that the high watermark hangs on has changed."""
+        """Something that the high watermark depends on has changed."""
         if self.replication.advance(self.events.replication.now_ms()):
             self.tell_high_watermark()
         return 0
 
     cdef int tell_high_watermark(self) except -1:
-        """Wake who reads up to it; followers only where consumers read from them (KIP-392), as all
-        others hear of it soon enough.
+        """Wake its readers; followers only if consumers read from them (KIP-392), since others
+        learn it soon enough.
         """
         if self.waiters:
             self.events.schedule(self)
@@ -283,8 +283,8 @@ cdef class Partition(Wakeable):
     # -- the ISR
 
     cdef Follower admit_follower(self, int32_t node_id, int64_t broker_epoch):
-        """The follower that fetches; None for a broker that is no replica, or is an earlier life of
-        one (KIP-903).
+        """The follower that fetches; None if the broker is no replica, or its broker epoch is old
+        (KIP-903).
         """
         cdef Follower follower
         if self.replication is None:
@@ -329,15 +329,15 @@ cdef class Partition(Wakeable):
     def resign(self):
         """This broker can't write: let the controller choose a leader among the others in sync.
 
-        Nothing happens where there is none, or where an ISR is asked for already: the next append
-        that fails comes here again.
+        No effect if there are none, or if a proposal is pending: the next failing append calls
+        this again.
         """
         others = tuple([each for each in self.isr if each != self.leader_id])
         if self.replication is not None and others:
             self.propose_isr(others)
 
     def isr_applied(self, tuple isr not None, int32_t state_version, int32_t leader_epoch):
-        """The controller has written an ISR; older news, or another epoch's, is ignored (False)."""
+        """The controller has written an ISR; an older or another epoch's is ignored (False)."""
         if not self.online or leader_epoch != self.leader_epoch \
                 or state_version <= self.isr_version:
             return False
@@ -360,7 +360,7 @@ cdef class Partition(Wakeable):
             self.moved()
 
     def shrink_candidates(self, int64_t now_ms, int64_t max_lag_ms):
-        """Followers in the ISR that have not caught up for so long, if no proposal is pending.
+        """Followers in the ISR that have lagged for too long, if no proposal is pending.
         `now_ms` is on the scale of the table's replication.now_ms().
         """
         cdef Follower follower
@@ -409,11 +409,11 @@ cdef class Partition(Wakeable):
             <const uint8_t*><const char*>data, len(data), False))
 
     def append_later(self, data not None, callback, *, int origin=ORIGIN_COORDINATOR):
-        """Have a thread append ready batches, bytes, or a bytearray or NestedBatches that nobody
-        changes from now on; ``callback(job)`` is called when that ends.
+        """Have a thread append ready batches: bytes, or a bytearray or NestedBatches that must not
+        change any more; ``callback(job)`` is called at the end.
 
-        Returns (error code, the base offset that they get if all before them succeed). With an
-        error nothing is appended, and nobody called back.
+        Returns (error code, the base offset if all earlier appends succeed). After an error
+        nothing is appended, and there is no callback.
         """
         cdef PartitionJob job
         cdef const uint8_t* at
@@ -447,13 +447,13 @@ cdef class Partition(Wakeable):
         return 0 if self.core is None else self.core.queued
 
     def fail(self):
-        """Its log dir has failed: it has no log any more; whoever waits gets an error."""
+        """Its log dir has failed: it has no log any more; waiting requests get an error."""
         self.failed = True
         self.follow(-1, self.leader_epoch)
         self.replace_log(None)
 
     def replace_log(self, log):
-        """Serve the partition from another log that holds the same, from its log, which has come
+        """Serve the partition from another log with the same records, from a log that has moved
         here, or from none (None): this broker has no replica any more.
         """
         cdef LogCore old = self.core
@@ -496,5 +496,5 @@ cdef class Partition(Wakeable):
 
     @property
     def waiting(self):
-        """How many fetches wait for this partition; those of followers wait for all."""
+        """The number of fetches that wait for this partition; followers wait for all."""
         return len(self.waiters)

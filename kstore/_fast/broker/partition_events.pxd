@@ -1,25 +1,24 @@
-# What happens to partitions in one turn of the loop, and who waits for it.
+# Events of partitions in one turn of the loop, and the requests that wait for them.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.broker.replica_state cimport ReplicationContext
 from kstore._fast.log.log_core cimport LogCore
 
-# Whoever waits for a partition to grow (a parked fetch). check() is called on the loop, once per
-# wake.
+# A waiter for a partition to grow (a parked fetch). check() is called on the loop, once per wake.
 cdef class Waiter:
     cdef int check(self) except -1
 
-# What wakes its waiters: a partition.
+# Wakes its waiters: a partition.
 cdef class Wakeable:
-    cdef readonly object log                # kstore.log's Log, None while the partition is not here
+    cdef readonly object log                # kstore.log's Log; None without a replica here
     cdef LogCore core
     cdef bint woken                         # in this turn of the loop
     cdef int wake(self) except -1
-    cdef int show_durable(self) except -1   # more of its log is on the disk
+    cdef int show_durable(self) except -1   # more of its log is on disk
 
-# What was produced to a topic and fetched from it, or to and from all of them, since the start. The
-# first of each counts partitions: a request for three of them is three.
+# Counts of produced and fetched data of a topic, or of all topics, since the start. The first of
+# each counts partitions: a request for three partitions counts as three.
 cdef class TopicCounts:
     cdef readonly int64_t produce_requests, produce_failed
     cdef readonly int64_t messages_in, bytes_in, bytes_rejected
@@ -56,7 +55,7 @@ cdef enum:
     OF_PRODUCE = 0                          # API keys, for ErrorCounts
     OF_FETCH = 1
 
-# How often answers had which error, since the start: (API key, error code) -> count.
+# The errors in answers since the start: (API key, error code) -> count.
 cdef class ErrorCounts:
     cdef readonly dict counts
     cpdef int add(self, int api_key, int error, int64_t count=*) except -1
@@ -65,19 +64,19 @@ cdef class PartitionEvents:
     cdef readonly int32_t node_id
     cdef object call_soon
     cdef readonly ReplicationContext replication
-    cdef public object on_isr_change        # callable(partition, ISR to be proposed), or None
+    cdef public object on_isr_change        # callable(partition, ISR to propose), or None
     cdef public bint rack_aware             # consumers are sent to a replica of their rack
-    # Fetches of followers that wait, for whatever is new: each has parts of most partitions, and
-    # finds those that have changed quicker than it could wait for each of them.
+    # Fetches of followers that wait for any change: each has parts of most partitions, and finding
+    # the changed ones is cheaper than waiting for each.
     cdef dict followers                     # Waiter -> None
     cdef bint followers_woken
     cdef list woken
     cdef bint scheduled
-    # callable([(log, end offset)]): have it on the disk soon; None: nobody does
+    # callable([(log, end offset)]): sync it soon; None: no syncs
     cdef public object on_unsynced
     cdef public object call_threadsafe      # call_soon, from other threads
     cdef dict unsynced                      # Wakeable -> None: grown, with flush=always
-    cdef list synced                        # of which more is on the disk
+    cdef list synced                        # of which more is on disk
     cdef bint synced_scheduled
     cdef readonly TopicCounts counts        # of all topics
     cdef readonly ErrorCounts errors        # of all answers of this broker

@@ -1,19 +1,19 @@
-"""What happens to partitions in one turn of the loop, gathered: who waits for one that grew is
-woken once, and what has grown is put on the disk together.
+"""Gathers the events of partitions in one turn of the loop: the waiters of a partition that grew
+are woken once, and all that grew is synced together.
 
-Which partitions there are is partition_table.pyx's, what wakes in one partition.pyx's.
+partition_table.pyx has the partitions, partition.pyx the wake-ups of one.
 """
 
 
 cdef class Waiter:
-    """Whoever waits for a partition to grow; check() is called once per wake."""
+    """A waiter for a partition to grow; check() is called once per wake."""
 
     cdef int check(self) except -1:
         return 0
 
 
 cdef class Wakeable:
-    """What waiters wait for: a partition."""
+    """The object that waiters wait for: a partition."""
 
     cdef int wake(self) except -1:
         return 0
@@ -23,7 +23,7 @@ cdef class Wakeable:
 
 
 cdef class TopicCounts:
-    """What was produced to a topic and fetched from it since this broker has it."""
+    """Counts of data produced to and fetched from a topic since this broker has it."""
 
     def note_appended(self, TopicCounts total not None, int64_t messages, int64_t size):
         """Count records that did not arrive in a Produce request, also in ``total``."""
@@ -44,8 +44,8 @@ cdef class ErrorCounts:
 
 
 cdef class PartitionEvents:
-    """What all partitions share: this node's id, the wake-ups, and who is told. Everything runs on
-    the loop, but `note_durable`.
+    """The state that all partitions share: this node's id, wake-ups, and callbacks. Everything runs
+    on the loop, except `note_durable`.
     """
 
     def __init__(self, int node_id, call_soon):
@@ -100,7 +100,7 @@ cdef class PartitionEvents:
             partition.wake()
 
     cdef int sync_soon(self, Wakeable partition) except -1:
-        """Have a partition's log on the disk, with all that grows in this turn of the loop."""
+        """Sync a partition's log, with all that grow in this turn of the loop."""
         if self.on_unsynced is not None:
             if not self.unsynced:
                 self.call_soon(self.sync_unsynced)
@@ -108,7 +108,7 @@ cdef class PartitionEvents:
         return 0
 
     def sync_unsynced(self):
-        """Make what was appended durable."""
+        """Make the appended records durable."""
         cdef Wakeable partition
         unsynced, self.unsynced = self.unsynced, {}
         self.on_unsynced([

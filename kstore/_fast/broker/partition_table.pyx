@@ -81,7 +81,7 @@ cdef class PartitionTable(PartitionEvents):
                 partition.deleted = True
                 partition.online = partition.follows = False
                 partition.end_leadership()
-        # No ring of references: each of the others goes with the last who uses it.
+        # No reference cycle: each of the others is freed with its last user.
         entry.partitions = entry.partitions[:first]
 
     def topic(self, bytes name):

@@ -1,4 +1,4 @@
-# Why a batch of a Produce request is not appended: Kafka's error codes, NONE for nothing.
+# The reasons why a batch of a Produce request is refused: Kafka's error codes, or NONE.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -14,17 +14,17 @@ from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BATCH_PRODUCER_ID_AT
 from kstore._fast.record.buffer cimport load_int64
 
 cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept
-# The same of batches that are stored as they are, by a leader of this epoch, in a topic whose own
-# producers have ids from that one on.
+# The same for batches that are stored unchanged, by a leader of this epoch, in a topic whose own
+# producers have ids from this one on.
 cdef int16_t check_exact(
     WireBytes records, int32_t leader_epoch, int64_t least_producer_id) noexcept nogil
-# Which records of a refused batch are to blame, as (index, words), added to found; returns the
-# error code that they mean. keyed: the topic's records need keys.
+# Finds the invalid records of a refused batch, as (index, words), added to found; returns their
+# error code. keyed: the topic's records need keys.
 cdef int16_t find_faults(
     Partition partition, WireBytes records, int16_t error, bint given_offsets, list found) except -1
-# Whether the client is the one that Kafka's coordinators let write to their topics.
+# Whether the client is the one that may write to coordinators' topics in Kafka.
 cdef bint is_admin(WireBytes client_id) noexcept
-# Why nothing of a request is appended: the right to give offsets, or to the transactional id.
+# Why a request is refused as a whole: rights for given offsets or for the transactional id.
 cdef int16_t check_rights(object rights, object connection, ProduceRequest request) except -1
 cdef bint may_write(
     object rights, object connection, bint by_id, WireBytes named, TopicEntry entry) except -1
@@ -45,8 +45,8 @@ cdef inline int origin_of(ProduceRequest request) noexcept:
 
 
 cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1:
-    """Whether a producer that distributes over so many partitions may append (KIP-253); -1: it
-    doesn't say. An expansion raises the count before the new partitions are there.
+    """Whether a producer with this partition count may append (KIP-253); -1: it sends none. An
+    expansion raises the count before the new partitions exist.
     """
     cdef Py_ssize_t count = entry.partition_count
     if known_count < 0:
@@ -59,8 +59,7 @@ cdef inline int16_t check_count(TopicEntry entry, int64_t known_count) except -1
 cdef inline int16_t check_retired(
     TopicEntry entry, Partition partition, int64_t known_count
 ) noexcept:
-    """Whether the partition still takes records: those that retire in a contraction don't, whatever
-    count a producer knows.
+    """Whether the partition accepts records: retiring partitions don't, with any count.
     """
     if partition is None or not 0 <= entry.retired_from <= partition.index:
         return NONE
@@ -70,22 +69,22 @@ cdef inline int16_t check_retired(
 cdef inline int16_t check_place(
     TopicEntry entry, Partition partition, WireBytes records, int64_t known_count, bint exact
 ) except -1:
-    """Whether the topic has the partition, and as many as the producer knows; and is a copy, which
-    takes another cluster's batches and nothing else, or none; and, where it is or was a copy, that
-    the producer is not taken for one of the other cluster, which may have had the same id.
+    """Whether the topic has the partition, and the producer's count; whether an exact copy gets
+    only another cluster's batches, and other topics get none; and that in a present or former copy
+    the producer cannot be mistaken for one of the other cluster with the same id.
     """
     cdef int16_t error = POLICY_VIOLATION if entry.mirror != exact \
         else check_count(entry, known_count)
     if error == NONE:
         error = check_retired(entry, partition, known_count)
     if error == INVALID_PARTITION_COUNT and partition is not None:
-        # A refusal says that the batch is not in the log: who distributes its records anew would
-        # double them otherwise. Only the leader knows.
+        # A refusal means that the batch is not in the log; otherwise a producer that partitions its
+        # records again would duplicate them. Only the leader knows.
         if not partition.online:
             return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER
         if is_appended(partition, records):
             return NONE
-        if partition.core.queued:       # an earlier try may be among what threads still append
+        if partition.core.queued:       # threads may still append an earlier attempt
             return REQUEST_TIMED_OUT
     if error == NONE and partition is None:
         return UNKNOWN_TOPIC_OR_PARTITION
@@ -99,8 +98,8 @@ cdef inline int16_t check_place(
 cdef inline int16_t check_leader(
     Partition partition, int64_t known_epoch, int64_t known_life
 ) noexcept:
-    """Whether this broker leads, as of the epoch that the producer knows (KIP-359; -1: none), and
-    the partition is the one that is meant, not one of that name before or after it (KIP-232).
+    """Whether this broker leads in the producer's epoch (KIP-359; -1: none), and the partition is
+    the intended one, not an earlier or later one of that name (KIP-232).
     """
     if not partition.online:
         return KAFKA_STORAGE_ERROR if partition.failed else NOT_LEADER_OR_FOLLOWER

@@ -1,6 +1,5 @@
-"""Why a batch of a Produce request is not appended: what its header, the topic's number of
-partitions, the leader or the client's rights say against it; and which records are to blame where
-the log has refused it.
+"""The reasons why a batch of a Produce request is refused: its header, the topic's number of
+partitions, the leader or the client's rights; and the invalid records if the log refused it.
 
 It appends nothing and answers nothing.
 """
@@ -30,7 +29,7 @@ from kstore._fast.record.unpack cimport AT_ONCE_BYTES
 cdef enum:
     FIRST_ZSTD = 7
     ZSTD = 4
-    LEAST_LENGTH = 14               # of a batch of any format, behind its length
+    LEAST_LENGTH = 14               # of a batch of any format, after its length
     MOST_FAULTS = 1000              # records that an answer names
 
 cdef const char* ADMIN = b"__admin_client"
@@ -41,7 +40,7 @@ cdef extern from *:
 
 cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept:
     """Exactly one batch of magic 2 per partition, from offset 0, not a control batch, zstd only
-    where the client may know it. What is wrong has the code that Kafka gives it.
+    if the client can know it. Errors have Kafka's codes.
     """
     cdef BatchInfo info
     cdef const uint8_t* end = records.data + records.size
@@ -67,8 +66,8 @@ cdef int16_t check_records(WireBytes records, ProduceRequest request) noexcept:
 
 
 cdef int16_t check_given(WireBytes records, ProduceRequest request) noexcept:
-    """One batch that brings its offsets (KIP-391); or several, which nobody has to look into for
-    long and which have no sequence numbers.
+    """One batch with given offsets (KIP-391); or several that are quick to check and have no
+    sequence numbers.
     """
     cdef BatchInfo info
     cdef const uint8_t* p = records.data
@@ -94,8 +93,8 @@ cdef int16_t check_given(WireBytes records, ProduceRequest request) noexcept:
 cdef int16_t check_exact(
     WireBytes records, int32_t leader_epoch, int64_t least_producer_id
 ) noexcept nogil:
-    """Whole batches one after the other, of leader epochs and producer ids below those that are
-    given here: what is given later is then never one of the source's.
+    """Complete consecutive batches, with leader epochs and producer ids below those of this
+    cluster, so that later ones are never equal to the source's.
     """
     cdef BatchInfo info
     cdef const uint8_t* p = records.data
@@ -106,7 +105,7 @@ cdef int16_t check_exact(
         if read_batch_header(p, end, &info) != BATCH_OK or info.base_offset < 0:
             return CORRUPT_MESSAGE
         if not -1 <= info.records_count - 1 <= info.last_offset_delta or info.last_offset_delta < 0:
-            return CORRUPT_MESSAGE                  # the log's end would go back, or nobody read it
+            return CORRUPT_MESSAGE                  # the log end would decrease or be unreadable
         if info.partition_leader_epoch >= leader_epoch:
             return UNKNOWN_LEADER_EPOCH
         if info.producer_id >= 0 and info.producer_id >= least_producer_id:
@@ -118,8 +117,8 @@ cdef int16_t check_exact(
 cdef int16_t check_second(
     const uint8_t* first, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
-    """What stands behind the first batch: another one, or what is none. Kafka drops the beginning
-    of one without a word; here it is refused, since records may be lost.
+    """The bytes after the first batch: another batch, or something else. Kafka silently drops a
+    partial batch; here it is refused, since records may be lost.
     """
     cdef BatchInfo info
     if end - p >= BATCH_PREFIX_SIZE:
@@ -155,7 +154,7 @@ cdef int16_t check_rights(object rights, object connection, ProduceRequest reque
 cdef bint may_write(
     object rights, object connection, bint by_id, WireBytes named, TopicEntry entry
 ) except -1:
-    """Whether who asks may write to the topic. Of an id that nobody has, that is told instead."""
+    """Whether the client may write to the topic. For an unknown id, the error says that."""
     if rights is None or entry is None and by_id:
         return True
     name = name_of(named) if entry is None else entry.name
@@ -168,7 +167,7 @@ cdef bint may_write(
 cdef int16_t find_faults(
     Partition partition, WireBytes records, int16_t error, bint given_offsets, list found
 ) except -1:
-    """A time that the topic does not take is told before a key that is missing, as in Kafka."""
+    """A refused timestamp is reported before a missing key, as in Kafka."""
     cdef AppendPlan plan = partition.core.plan
     cdef BatchInfo info
     cdef TimeRange times

@@ -1,9 +1,9 @@
-"""What of a Produce request is left to threads before it is answered: a look into batches that
-claim to hold much, or that come when the turn has decompressed enough; and appends that may wait
+"""The parts of a Produce request that threads do before it is answered: checks of batches that
+claim to be large, or that arrive when the turn has decompressed enough; and appends that may wait
 for the disk.
 
-The connection keeps the request and has it handled again when they are done. Batches that are
-refused without a look (no right, no leader here, too large) are not looked into.
+The connection keeps the request and handles it again afterwards. Batches that are refused anyway
+(no right, not the leader, too large) are not checked.
 """
 
 from libc.stdlib cimport free
@@ -21,7 +21,7 @@ from kstore._fast.record.unpack cimport AT_ONCE_BYTES, Verdict, claimed_bytes, m
 from kstore._fast.broker.produce_request cimport ProducePartition, ProduceTopic
 
 cdef enum:
-    LEAST_WORK_BYTES = 1024         # what one look costs at least
+    LEAST_WORK_BYTES = 1024         # the minimum cost of a check
 
 
 cdef list find_packed(
@@ -68,7 +68,7 @@ cdef int find_in_topic(
 
 
 cdef int64_t work_of(Partition partition, WireBytes records) except -1:
-    """How many bytes a look at the batch goes through, at most; 0: none is needed."""
+    """The maximum number of bytes that a check reads; 0: none is needed."""
     cdef BatchInfo info
     cdef int64_t claimed
     cdef int codec
@@ -83,7 +83,7 @@ cdef int64_t work_of(Partition partition, WireBytes records) except -1:
         return records.size if partition.stored_codec > 0 else 0
     claimed = claimed_bytes(
         codec, records.data + BATCH_HEADER_SIZE, records.size - BATCH_HEADER_SIZE)
-    if claimed < 0:                         # what is broken may hold anything
+    if claimed < 0:                         # a broken batch may contain anything
         return AT_ONCE_BYTES + 1
     return max(claimed, LEAST_WORK_BYTES, <int64_t>records.size)
 
@@ -120,8 +120,8 @@ cdef class ProduceJob(AppendJob):
 
 
 cdef class ProduceAppends:
-    """What threads append of the first request that a connection has left. Each batch is appended
-    once, however often the request is handled.
+    """The appends by threads for the first remaining request of a connection. Each batch is
+    appended once, even if the request is handled several times.
     """
 
     def __init__(self, AnswerSink sink not None):

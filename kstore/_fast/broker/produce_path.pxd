@@ -16,52 +16,52 @@ from kstore._fast.protocol.wire cimport AnswerBuffer, WireBytes, WireReader
 cdef enum ProduceOutcome:
     PRODUCE_ANSWERED = 0
     PRODUCE_SILENT = 1              # acks=0: no answer
-    PRODUCE_CLOSE = 2               # acks=0 and something failed: closing tells it
+    PRODUCE_CLOSE = 2               # acks=0 and something failed: close the connection
     PRODUCE_MALFORMED = 3           # nothing was appended
-    PRODUCE_LATER = 4               # nothing was appended: to be handled again once it is admitted
+    PRODUCE_LATER = 4               # nothing was appended: handle it again when it is admitted
 
-# Whose transactional batches a request has.
+# The producer of a request's transactional batches.
 cdef struct Transactional:
     int64_t producer_id
     int16_t epoch
-    bint mixed                      # more than one producer's
+    bint mixed                      # several producers
 
 cdef class ProducePath:
     cdef PartitionTable table
-    cdef object report              # callable(str): what the operator has to know, once per event
-    cdef bint durable               # an answer waits until what it acknowledges is on the disk
+    cdef object report              # callable(str): reports to the operator, once per event
+    cdef bint durable               # an answer waits until its records are on disk
     # callable(connection, transactional id, (producer id, epoch), version,
     # [(partition, base sequence)]) -> {partition: error code}, or None: it calls the connection's
     # admitted() when it knows; None: there are no transactions
     cdef public object admit_transactional
-    # callable(connection, jobs of produce_later.find_packed): it has threads look, gives the
-    # verdicts to the connection and calls its admitted(); None: all is looked at on the loop
+    # callable(connection, jobs of produce_later.find_packed): has threads check the batches, gives
+    # the verdicts to the connection and calls its admitted(); None: the loop checks all
     cdef public object unpack_later
-    cdef int64_t unpack_budget      # bytes that this turn may still decompress
-    cdef Verdict at_once            # for batches that no thread has looked into
-    # partition -> error code, or None: what broker/faults.py has refused; denied though appended
+    cdef int64_t unpack_budget      # bytes that may still be decompressed in this turn
+    cdef Verdict at_once            # for batches that no thread has checked
+    # partition -> error code, or None: refused by broker/faults.py; denied: although appended
     cdef public dict injected
     cdef public dict injected_after
-    cdef ProduceRequest spare       # read into by the next request; None while one is at hand
-    # of the request at hand
-    cdef object rights              # of who sent it (broker.state.authorizer.Rights); None: all
+    cdef ProduceRequest spare       # reused for the next request; None while one is handled
+    # of the current request
+    cdef object rights              # the client's (broker.state.authorizer.Rights); None: all
     cdef WireBytes client_id        # that its header names
-    cdef list faults                # of the batch at hand, where it was refused: produce_slot's
-    cdef int16_t barred             # why nothing of it is appended; 0: it may be
+    cdef list faults                # of the current batch, if it was refused: produce_slot's
+    cdef int16_t barred             # why it is refused as a whole; 0: it is not
     cdef int32_t timeout_ms
-    cdef list waits                 # PartWait, for what the followers do not have yet; or None
+    cdef list waits                 # PartWait, for records that the followers still lack; or None
     cdef list leaders               # node ids that the answer names (KIP-951); or None
-    cdef Py_ssize_t throttle_at     # where the answer has its throttle time
-    cdef dict refused               # partition to why its transactional batch is not appended
-    cdef readonly list appended     # (log, end offset) of this request, where it is durable
+    cdef Py_ssize_t throttle_at     # the place of the throttle time in the answer
+    cdef dict refused               # partition -> why its transactional batch is refused
+    cdef readonly list appended     # (log, end offset) of this request, if it must be durable
     cdef readonly ProduceWaits waiting  # answers that wait for followers
     cdef readonly int64_t requests
     cdef readonly int64_t batches
     cdef readonly int64_t bytes_in
-    # r stands behind the request header; the records in the frame are changed in place.
+    # r is after the request header; the records in the frame are changed in place.
     cdef int handle(
         self, AnswerSink connection, WireReader* r, int version, AnswerBuffer out) except -1
-    # The slot of the request at hand, whose encoded answer begins at start and waits for followers.
+    # The slot of the current request, whose encoded answer begins at start and waits for followers.
     cdef ProduceSlot park(
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         Py_ssize_t start)

@@ -1,9 +1,9 @@
 """Produce, versions 3 to 13: the request is read (produce_request.pyx), appended and answered.
 
-Records are validated and appended from the receive buffer itself. Who leads and what the log
-refuses is decided elsewhere (the partition table, the log core); this module maps it to Kafka's
-answer. Some tagged fields are kstore's own: the leader epoch that a producer knows (KIP-359), the
-topic's number of partitions (KIP-253) and the use of given offsets (KIP-391).
+Records are validated and appended from the receive buffer. The partition table knows the leaders,
+and the log core decides what it refuses; this module maps that to Kafka's answer. Some tagged
+fields are kstore's: the producer's leader epoch (KIP-359), its partition count (KIP-253) and the
+use of given offsets (KIP-391).
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -94,7 +94,7 @@ cdef class ProducePath:
         return PRODUCE_ANSWERED
 
     cdef bint must_wait(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Whether it is held until it is known who leads one of its partitions."""
+        """Whether it is held until the leader of one of its partitions is known."""
         cdef ProduceTopic* topic
         cdef TopicEntry entry
         cdef Partition partition
@@ -110,9 +110,8 @@ cdef class ProducePath:
         return False
 
     cdef bint must_come_later(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Whether it has to be known first who leads, or threads or the coordinator of transactions
-        have to do something. What they have done when the request comes again holds, whatever has
-        changed meanwhile.
+        """Whether it must wait for a leader, for threads or for the transaction coordinator. Their
+        results are valid when the request is handled again, even if something has changed since.
         """
         if connection.appends is not None:
             self.refused = (<ProduceAppends>connection.appends).refused
@@ -127,8 +126,8 @@ cdef class ProducePath:
         return self.must_append_later(connection, request)
 
     cdef bint must_append_later(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Whether batches may have to wait for the disk, or for others of their log that do; they
-        are kept for threads. Nothing is appended before all of these are there.
+        """Whether batches may have to wait for the disk, or for earlier ones of their log; threads
+        append them. Nothing is appended before all of these are known.
         """
         cdef ProduceAppends group = <ProduceAppends>connection.appends
         cdef const ProduceTopic* topic
@@ -153,7 +152,7 @@ cdef class ProducePath:
                 if group is not None and place in group.jobs:
                     continue
                 if self.check_part(partition, request, topic, part) != NONE:
-                    continue                        # it is refused, when all others are appended
+                    continue                        # it is refused after all others are appended
                 if group is None:
                     connection.appends = group = ProduceAppends(connection)
                     group.refused = self.refused
@@ -168,7 +167,7 @@ cdef class ProducePath:
         self, Partition partition, ProduceRequest request, const ProduceTopic* topic,
         const ProducePartition* part
     ) except -1:
-        """Why a batch is not appended, as far as that is known before; nobody is told of it."""
+        """Why a batch will be refused, as far as it is known now; not reported yet."""
         cdef TopicEntry entry = partition.entry
         cdef int16_t error = NONE
         if self.rights is not None and not topic_rights(self.rights, entry.name) & MAY_WRITE:
@@ -180,7 +179,7 @@ cdef class ProducePath:
         return error or self.check_one(partition, request, part)
 
     cdef bint must_unpack(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Whether threads have to look into batches first; they are asked to."""
+        """Whether threads must check batches first; starts the checks."""
         cdef list found
         if self.unpack_later is None:
             return False
@@ -208,8 +207,8 @@ cdef class ProducePath:
             sink, correlation_id, flexible, answer, waits, self.timeout_ms, bool(self.appended))
 
     cdef int admit(self, AnswerSink connection, ProduceRequest request) except -1:
-        """Ask the coordinator about the partitions where the producer has no open transaction: it
-        adds them, or looks whether they were (KIP-890). False: it is not known yet.
+        """Ask the coordinator about the partitions without an open transaction of the producer: it
+        adds them, or checks that they were added (KIP-890). False: not known yet.
         """
         cdef Transactional found
         cdef Py_ssize_t i
@@ -232,7 +231,7 @@ cdef class ProducePath:
         self, AnswerSink connection, ProduceRequest request, ProduceTopic* topic,
         Transactional* found, list asked
     ) except -1:
-        """Add a topic's partitions that the coordinator is to be asked about."""
+        """Add a topic's partitions to the question for the coordinator."""
         cdef TopicEntry entry = self.find_topic(request, topic)
         cdef ProducePartition* part
         cdef Partition partition
@@ -268,7 +267,7 @@ cdef class ProducePath:
         self, AnswerSink connection, ProduceRequest request, const ProduceTopic* topic,
         AnswerBuffer out
     ) except -1:
-        """Append and answer one topic's partitions; returns how many failed."""
+        """Append and answer one topic's partitions; returns the number of errors."""
         cdef ProduceAppends group = <ProduceAppends>connection.appends
         cdef ProduceJob job
         cdef TopicEntry entry = self.find_topic(request, topic)
@@ -323,8 +322,8 @@ cdef class ProducePath:
         return failures
 
     cdef Verdict verdict(self, AnswerSink connection, Py_ssize_t place):
-        """What a thread has said of the batch at a place of its request; or how much of it may be
-        looked at here.
+        """A thread's verdict on the batch at a place of its request; or how much of it may be
+        checked here.
         """
         if self.unpack_later is None:
             return None
@@ -363,7 +362,7 @@ cdef class ProducePath:
     cdef int16_t check_one(
         self, Partition partition, ProduceRequest request, const ProducePartition* part
     ) except -1:
-        """Why a batch is not appended, though its place is right."""
+        """Why a batch is refused although its partition is right."""
         cdef int16_t error = NONE if request.exact else check_records(part.records, request)
         if error == NONE and not -1 <= request.acks <= 1:
             error = INVALID_REQUIRED_ACKS
@@ -382,7 +381,7 @@ cdef class ProducePath:
         return error
 
     cdef bytearray stored_anew(self, Partition partition, WireBytes records, Verdict seen):
-        """The batch in the codec that the topic wants; None: as it came."""
+        """The batch in the topic's codec; None: unchanged."""
         if partition.stored_codec < 0 or records.size > partition.core.plan.max_message_bytes:
             return None
         if seen is not None and seen.status >= 0:
@@ -400,7 +399,7 @@ cdef class ProducePath:
     cdef int16_t take_job(
         self, ProduceJob job, ProduceRequest request, ProduceOffsets* offsets
     ) except -1:
-        """What became of a batch that a thread has appended."""
+        """The result of a thread's append of a batch."""
         cdef Partition partition = job.partition
         cdef WireBytes records
         self.bytes_in += job.frame_bytes
@@ -408,9 +407,9 @@ cdef class ProducePath:
             return self.fail_one(partition, job.problem)
         if job.result.error_code == NONE and request.acks == -1 and (
                 not partition.online or partition.replication is not job.replication):
-            return NOT_LEADER_OR_FOLLOWER           # nobody tells when the others have it
+            return NOT_LEADER_OR_FOLLOWER           # there is no notice when the followers have it
         if job.result.error_code == NONE and self.durable and partition.log is None:
-            return NOT_LEADER_OR_FOLLOWER           # nor when the disk has it
+            return NOT_LEADER_OR_FOLLOWER           # nor when it is on disk
         records.data = job.data
         records.size = job.size
         return self.end_one(partition, request, records, job.seen, &job.result, offsets)
@@ -419,7 +418,7 @@ cdef class ProducePath:
         self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
         const AppendResult* result, ProduceOffsets* offsets
     ) except -1:
-        """What is answered after an append, and waited for first."""
+        """The answer after an append, and what it waits for."""
         self.batches += 1
         if result.error_code == NONE:
             if not result.duplicate:
@@ -443,11 +442,11 @@ cdef class ProducePath:
         self, Partition partition, ProduceRequest request, WireBytes records, Verdict seen,
         int16_t error, ProduceOffsets* offsets
     ) except -1:
-        """The error code of a batch that the log has refused, and what is said of it."""
+        """The error code of a batch that the log has refused, and its message."""
         if error == KAFKA_STORAGE_ERROR or partition.core is None:
-            return error                            # a thread's: the log is gone since
+            return error                            # by a thread: the log is gone meanwhile
         if records.size > partition.core.plan.max_message_bytes and not request.exact:
-            return MESSAGE_TOO_LARGE                # Kafka looks at that before the checksum
+            return MESSAGE_TOO_LARGE                # Kafka checks this before the checksum
         if seen is not None and seen.status == BATCH_TOO_LARGE:
             offsets.words = HOLDS_TOO_MUCH
         if error == INVALID_RECORD and request.use_offset and has_gaps(records, seen):
@@ -462,7 +461,7 @@ cdef class ProducePath:
     cdef int wait_for(
         self, Partition partition, int64_t end_offset, Py_ssize_t error_at, Py_ssize_t tags_at
     ) except -1:
-        """The answer tells, at these places, of records that the followers do not have yet."""
+        """Note the places in the answer with records that the followers do not have yet."""
         cdef PartWait wait = PartWait.__new__(PartWait)
         wait.partition = partition
         wait.end_offset = end_offset
@@ -478,8 +477,8 @@ cdef inline int16_t append_part(
     ProducePath path, AnswerSink connection, ProduceRequest request, Py_ssize_t place,
     Partition partition, int16_t error, ProduceJob job, ProduceOffsets* offsets
 ) except -1:
-    """Append the batch at a place of the request, unless a thread has, there is an error already or
-    faults are injected; returns the error.
+    """Append the batch at a place of the request, unless a thread has done it, there is already an
+    error, or faults are injected; returns the error.
     """
     offsets.words = NO_WORDS
     if error == POLICY_VIOLATION and partition and partition.entry.mirror != request.exact:

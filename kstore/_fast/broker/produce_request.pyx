@@ -1,9 +1,8 @@
-"""The grammar of a Produce request: the one walk over its frame, before anything is appended.
+"""Parses a Produce request: one pass over its frame, before anything is appended.
 
-The arrays are kept from request to request, so that a small one allocates nothing. They grow with
-what was read, never by what a count declares. Nothing here knows a topic or looks into records.
-A topic that is named twice is one topic, and of a partition that is named twice the last batch
-counts, as in Kafka.
+The arrays are reused, so a small request allocates nothing. They grow with the entries that were
+read, never by a declared count. This module knows no topics and does not read records. A topic that
+is named twice is one topic, and the last batch of a repeated partition counts, as in Kafka.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
@@ -24,7 +23,7 @@ cdef enum:
     EXACT_TAG = 39102
     FIRST_ROOM = 16
     KEPT_ROOM = 4096                # topics, or partitions, for which memory is kept
-    FEW = 16                        # of which each is compared with each
+    FEW = 16                        # up to which all pairs are compared
 
 
 cdef inline bytes topic_key(const ProduceTopic* topic):
@@ -70,7 +69,7 @@ cdef class ProduceRequest:
                 tags = r
                 part.known_epoch = read_number_tag(&r, flexible, LEADER_EPOCH_TAG, 4)
                 part.known_life = -1
-                if flexible and not self.by_id:     # an id is of one life only
+                if flexible and not self.by_id:     # an id identifies one incarnation
                     part.known_life = read_number_tag(&tags, flexible, PARTITION_EPOCH_TAG, 4)
                 if r.bad or tags.bad:
                     return False
@@ -83,7 +82,7 @@ cdef class ProduceRequest:
         tags = r
         self.exact = read_number_tag(&tags, flexible, EXACT_TAG, 1) > 0
         self.use_offset = read_number_tag(&r, flexible, USE_OFFSET_TAG, 1) > 0 or self.exact
-        # nobody looks into what is stored as it is
+        # batches that are stored unchanged are not checked
         self.packed = not self.exact and (packed or (kinds & COMPRESSION_MASK) != 0)
         self.transactional = not self.exact and (kinds & TRANSACTIONAL_MASK) != 0
         self.in_transaction = self.in_transaction and not self.exact
@@ -126,7 +125,7 @@ cdef class ProduceRequest:
         return False
 
     cdef int merge(self) except -1:
-        """One entry for each topic that has partitions, one batch for each of these."""
+        """One entry per topic with partitions, and one batch per partition."""
         cdef dict topics = {}
         cdef ProducePartition* kept
         cdef Py_ssize_t i, j

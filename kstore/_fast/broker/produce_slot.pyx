@@ -1,8 +1,8 @@
-"""A Produce answer: what it says of a partition, and one (acks=all) that waits for the followers.
+"""A Produce answer: its fields for a partition, and an answer (acks=all) that waits for followers.
 
-The latter is encoded when the records are appended, as if all went well, and put right where that
-does not hold; requests behind it on the connection are appended meanwhile. What is appended is
-produce_path's, how far the followers are, replica_state's.
+The latter is encoded as a success when the records are appended, and corrected after a failure;
+later requests of the connection are appended meanwhile. produce_path appends; replica_state tracks
+the followers.
 """
 
 from libc.stdint cimport uint8_t
@@ -64,7 +64,7 @@ cdef Py_ssize_t put_partition(
 
 
 cdef int put_words(AnswerBuffer out, ProduceWords words, list faults, bint flexible) except -1:
-    """Which records are to blame, and the error message."""
+    """The invalid records, and the error message."""
     cdef bytes text
     cdef int32_t index
     cdef list named = faults if words == BAD_RECORDS else []
@@ -89,7 +89,7 @@ cdef bint tells_leader(int version, int16_t error, Partition partition) noexcept
 cdef int put_partition_tags(
     AnswerBuffer out, bint leader, ProduceOffsets* offsets, Partition partition
 ) noexcept:
-    """The leader; the log end offset, for one that gives offsets."""
+    """The leader; the log end offset, for given offsets."""
     put_int8(out, leader + (offsets.log_end_offset >= 0))
     if leader:
         put_leader(out, LEADER_TAG, partition)
@@ -120,7 +120,7 @@ cdef class ProduceSlot(Slot):
     """The slot of a response that waits for the high watermark of each of its partitions."""
 
     cpdef int complete(self, body) except -1:
-        """The records are on the disk, as kstore.flush.policy=always asks; the answer is there."""
+        """The records are on disk, as kstore.flush.policy=always requires."""
         if not self.done:
             self.one_done()
         return 0
@@ -136,7 +136,7 @@ cdef class ProduceSlot(Slot):
         return self.stop_waiting(REQUEST_TIMED_OUT)
 
     cdef int stop_waiting(self, int16_t error) except -1:
-        """Wait for no partition any more; those that were waited for get the error."""
+        """Stop waiting; the partitions that were waited for get the error."""
         cdef PartWait wait
         for wait in self.waits:
             if wait.slot is not None:
@@ -154,7 +154,7 @@ cdef class ProduceSlot(Slot):
         return self.stop_waiting(NONE)
 
     cdef int tell_leader(self, PartWait wait) except -1:
-        """Put the leader's tag among the partition's (KIP-951): it comes first."""
+        """Insert the leader's tag (KIP-951) as the partition's first tag."""
         cdef AnswerBuffer out = self.held
         cdef Py_ssize_t at = wait.tags_at + 1
         cdef Py_ssize_t size = out.size
@@ -184,7 +184,7 @@ cdef class ProduceWaits(SlotDeadlines):
         self, AnswerSink sink, int32_t correlation_id, bint flexible, AnswerBuffer answer,
         list waits, int32_t timeout_ms, bint durable
     ):
-        """The slot of an encoded answer that waits for these, and for the disk where it must."""
+        """The slot of an encoded answer that waits for these, and for the disk if needed."""
         cdef ProduceSlot slot = ProduceSlot.__new__(ProduceSlot)
         cdef PartWait wait
         slot.sink = sink

@@ -1,20 +1,20 @@
-# The leader's view of one replicated partition: how far each follower has come, which of them hold
-# the high watermark back, and who waits for it.
+# The leader's view of one replicated partition: the progress of each follower, those that hold the
+# high watermark back, and its waiters.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kstore._fast.log.log_core cimport LogCore
 
-# Whoever waits until the high watermark has reached end_offset: answered once, on the loop.
+# A waiter until the high watermark reaches end_offset: answered once, on the loop.
 cdef class CommitWait:
     cdef int64_t end_offset
     cdef int answer(self, int16_t error) except -1
 
 # What all partitions of a broker share.
 cdef class ReplicationContext:
-    cdef public object clock                # callable() -> ms that only go up; None: the machine's
+    cdef public object clock                # callable() -> monotonic ms; None: the machine's clock
     cdef public int64_t max_lag_ms          # replica.lag.time.max.ms
-    cdef public dict live                   # node id -> broker epoch; None: nobody has told yet
+    cdef public dict live                   # node id -> broker epoch; None: not known yet
     cdef public dict racks                  # node id -> rack (bytes) of brokers that have one
     cpdef int64_t now_ms(self) except -1
     cdef bint is_live(self, int32_t node_id) except -1
@@ -22,23 +22,23 @@ cdef class ReplicationContext:
 
 cdef class Follower:
     cdef readonly int32_t node_id
-    cdef readonly int64_t log_end_offset    # the offset of its last fetch; -1: none since we lead
+    cdef readonly int64_t log_end_offset    # of its last fetch; -1: none under this leader
     cdef readonly int64_t log_start_offset
-    cdef readonly int64_t broker_epoch      # of its last fetch; -1: it did not say
+    cdef readonly int64_t broker_epoch      # of its last fetch; -1: not sent
     cdef readonly int64_t last_caught_up_ms
     cdef readonly int64_t last_fetch_ms
     cdef int64_t leader_end_offset          # at its last fetch
     cdef readonly bint in_isr               # the committed one
-    cdef readonly bint proposed             # in the one that the controller is asked for
-    cdef int64_t told_high_watermark        # by the last answer to it
-    cdef int64_t sent_offset                # from which it was last sent records; -1: never
+    cdef readonly bint proposed             # in the proposed one
+    cdef int64_t told_high_watermark        # in the last answer to it
+    cdef int64_t sent_offset                # of the last records that were sent to it; -1: none
 
 cdef class ReplicaState:
     cdef LogCore core
     cdef ReplicationContext context
-    cdef readonly int64_t epoch_start_offset    # where this leader's epoch begins
+    cdef readonly int64_t epoch_start_offset    # the start of this leader's epoch
     cdef readonly int32_t insync_replicas   # the committed ISR's size, this broker included
-    cdef int32_t maximal_replicas           # with those of the proposal
+    cdef int32_t maximal_replicas           # including the proposal's
     cdef int32_t min_insync_replicas
     cdef list followers
     cdef bint alone                         # no follower can hold the high watermark back

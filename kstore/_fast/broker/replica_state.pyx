@@ -1,11 +1,11 @@
-"""The leader's view of one replicated partition: how far each follower has come, which of them hold
-the high watermark back, and who waits for it.
+"""The leader's view of one replicated partition: the progress of each follower, those that hold the
+high watermark back, and its waiters.
 
-The high watermark is the least log end offset among the replicas that are in sync or are proposed
-to be (KIP-497's maximal ISR), and never goes back. With flush=always the leader's own counts up to
-what is on its disk; a follower asks on only when its disk has what it got. Who is in sync is agreed
-with the controller elsewhere (kstore.broker.runtime.replication.isr); nothing here sends a request
-or sets a timer.
+The high watermark is the smallest log end offset of the replicas that are in sync or proposed
+(KIP-497's maximal ISR), and never decreases. With flush=always the leader's own log counts up to
+its durable offset; a follower fetches again only when its records are on disk. The ISR is agreed
+with the controller elsewhere (kstore.broker.runtime.replication.isr); this module sends no requests
+and sets no timers.
 """
 
 from kstore._fast.log.clock cimport now_ms as machine_ms
@@ -44,7 +44,7 @@ cdef class ReplicationContext:
         return self.live is None or node_id in self.live
 
     cdef bint is_stale(self, int32_t node_id, int64_t broker_epoch) except -1:
-        """Whether the broker has had another life since the one of that epoch (KIP-903)."""
+        """Whether the broker has registered again since that epoch (KIP-903)."""
         return broker_epoch >= 0 and self.live is not None \
             and <int64_t>self.live.get(node_id, -1) > broker_epoch
 
@@ -60,7 +60,7 @@ cdef class Follower:
 
 
 cdef class ReplicaState:
-    """The progress of the replicas of a partition that is led here, and its waiters."""
+    """The replicas' progress in a partition that this broker leads, and its waiters."""
 
     def __init__(self, LogCore core not None, ReplicationContext context not None):
         self.core = core
@@ -78,8 +78,8 @@ cdef class ReplicaState:
         return None
 
     cdef int32_t nearest(self, int32_t node_id, bytes rack, int64_t offset) except -2:
-        """The replica of a rack that a consumer had better read the offset from: this broker where
-        it is of that rack, else the follower in sync that has come farthest; -1 if there is none.
+        """The preferred replica of a rack to read the offset from: this broker if it is in that
+        rack, else the in-sync follower with the most records; -1 if there is none.
         """
         cdef Follower follower
         cdef Follower best = None
@@ -94,8 +94,8 @@ cdef class ReplicaState:
         return -1 if best is None else best.node_id
 
     cdef int set_replicas(self, int32_t node_id, tuple replicas, tuple isr) except -1:
-        """Take over an assignment. A new leader knows nothing of its followers; one that gets
-        another epoch keeps what it knows.
+        """Apply an assignment. A new leader knows nothing about its followers; a leader with a new
+        epoch keeps its knowledge.
         """
         cdef Follower follower
         cdef int64_t now_ms = self.context.now_ms()
@@ -106,7 +106,7 @@ cdef class ReplicaState:
             follower = self.find(replica)
             if follower is None:
                 follower = Follower(replica)
-            if replica in isr:                      # each epoch gives it the whole time anew
+            if replica in isr:                      # its time starts again with each epoch
                 follower.last_caught_up_ms = now_ms
             followers.append(follower)
         self.followers = followers
@@ -114,7 +114,7 @@ cdef class ReplicaState:
         return self.set_isr(isr, None)
 
     cdef int set_isr(self, tuple isr, tuple proposed) except -1:
-        """The ISR that the controller knows, and the one that it is asked for (None: none)."""
+        """The ISR that the controller knows, and the proposed one (None: none)."""
         cdef Follower follower
         self.insync_replicas = self.maximal_replicas = <int32_t>len(isr)
         self.alone = True
@@ -128,12 +128,12 @@ cdef class ReplicaState:
     cdef int note_fetch(
         self, Follower follower, int64_t fetch_offset, int64_t log_start_offset, int64_t now_ms
     ) except -1:
-        """A follower asks for the records from an offset on: it has those before it."""
+        """A follower fetches from an offset on: it has the records before it."""
         cdef int64_t end = self.core.log_end_offset
         if fetch_offset >= end:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
         elif fetch_offset >= follower.leader_end_offset:
-            # It has all that there was when it asked before.
+            # It has all records that existed at its previous fetch.
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
         follower.log_end_offset = fetch_offset
         follower.log_start_offset = log_start_offset
@@ -142,8 +142,8 @@ cdef class ReplicaState:
         return 0
 
     cdef int note_append(self, int64_t end_offset) except -1:
-        """The log has grown from this end: who had come there was up to date until now. Where
-        nothing is new a follower need not say so.
+        """The log has grown from this end: followers at that end were caught up until now, and
+        without new records they do not report it.
         """
         cdef Follower follower
         cdef int64_t now_ms = self.context.now_ms()
@@ -153,15 +153,15 @@ cdef class ReplicaState:
         return 0
 
     cdef bint may_join(self, Follower follower) except -1:
-        """Whether a follower that is out of the ISR has come far enough to be in it."""
+        """Whether a follower outside the ISR has caught up."""
         return (
             follower.log_end_offset >= self.core.high_watermark
             and follower.log_end_offset >= self.epoch_start_offset
             and self.context.is_live(follower.node_id))
 
     cdef bint holds_back(self, Follower follower, int64_t now_ms) except -1:
-        """Whether the high watermark waits for a follower: one in sync, or one so near that it
-        could never join if the high watermark ran ahead of it.
+        """Whether the high watermark waits for a follower: it is in sync, or so near that it could
+        never join if the high watermark ran ahead of it.
         """
         if follower.in_isr or follower.proposed:
             return True
@@ -170,8 +170,8 @@ cdef class ReplicaState:
             and self.context.is_live(follower.node_id))
 
     cdef bint advance(self, int64_t now_ms) except -1:
-        """Move the high watermark as far as the replicas allow and answer who waited; whether it
-        moved. With fewer in sync than a write needs, it stays (KIP-966).
+        """Raise the high watermark as far as the replicas allow, and answer waiters; returns
+        whether it moved. With fewer in sync than a write needs, it stays (KIP-966).
         """
         cdef Follower follower
         cdef int64_t end = self.core.visible_end()
@@ -188,7 +188,7 @@ cdef class ReplicaState:
         return True
 
     cdef int add_wait(self, CommitWait wait) except -1:
-        """Put it in its place by end offset; mostly that is the end."""
+        """Insert it by end offset; usually at the end."""
         cdef Py_ssize_t at = len(self.waits)
         while at > 0 and (<CommitWait>self.waits[at - 1]).end_offset > wait.end_offset:
             at -= 1
@@ -196,7 +196,7 @@ cdef class ReplicaState:
         return 0
 
     cdef int drop_wait(self, CommitWait wait) except -1:
-        """Nobody waits any more."""
+        """There are no waiters any more."""
         if wait in self.waits:
             self.waits.remove(wait)
         return 0
@@ -256,7 +256,7 @@ cdef class ReplicaState:
         return 0
 
     cdef int fail(self, int16_t error) except -1:
-        """Answer all who wait with an error: this broker leads no more. Fetch sessions that
+        """Answer all waiters with an error: this broker no longer leads. Fetch sessions that
         remember these followers look again.
         """
         cdef Follower follower

@@ -1,4 +1,4 @@
-# What who asks may do with a topic: a look into what broker.state.authorizer.Rights remembers.
+# A client's operations on a topic, as cached by broker.state.authorizer.Rights.
 
 from libc.stdint cimport int16_t
 
@@ -13,14 +13,14 @@ cdef inline int topic_rights(object rights, bytes name) except -1:
     found = (<dict>rights.topics).get(name)
     return rights.topic(name) if found is None else found
 
-cdef enum:                                  # what a denial is told with: Kafka's numbers
+cdef enum:                                  # for the log of denials: Kafka's numbers
     PRODUCE_REQUEST = 0
     FETCH_REQUEST = 1
     TOPIC = 2                               # a resource's type
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
 
-# Have the denial of an operation, by its bit, logged: what is allowed pays nothing for it.
+# Log the denial of an operation (its bit); allowed operations cost nothing.
 cdef inline int note_denied(
     object connection, int api_key, int right, int resource_type, bytes name
 ) except -1:

@@ -1,7 +1,7 @@
-"""Answers on their way into a socket: bytes by send, slices of segment files by sendfile.
+"""Sends answers: bytes by send, slices of segment files by sendfile.
 
-It knows no connection and no frame. A slice is a promise of so many bytes: where the file has
-become shorter the caller must end the connection, since the frame's size has been sent.
+It knows no connection and no frame. A slice has a fixed size: if the file has become shorter, the
+caller must end the connection, because the frame's size has been sent.
 """
 
 from libc.stdint cimport uint64_t
@@ -44,11 +44,11 @@ cdef extern from * nogil:
 # 128 KB 41 and 47, 256 KB 57 and 90, 1 MB 600 and 210 (such a copy no longer fits in the cache).
 cdef enum:
     SENDFILE_BYTES = 256 * 1024             # smaller slices are copied
-    CROWDED_BYTES = 512 * 1024              # a buffer with so much in it takes smaller ones too
+    CROWDED_BYTES = 512 * 1024              # a buffer with this much accepts smaller ones too
     CROWDED_SENDFILE_BYTES = 32 * 1024
     MAX_SLICES = 64                         # per buffer
-    LOOK_BYTES = 1024 * 1024                # of a file are asked for, and read in, at once
-    LEAST_LOOK_BYTES = 128 * 1024           # where that is not all there
+    LOOK_BYTES = 1024 * 1024                # of a file are checked, and read, at once
+    LEAST_LOOK_BYTES = 128 * 1024           # if not all of that is in memory
 
 
 cdef class PinnedFile:
@@ -132,8 +132,8 @@ cdef int send_answers(int fd, AnswerBuffer out, int64_t most) except -1:
             return SEND_BLOCKED if errno == EAGAIN else SEND_LOST
 
 
-# How much of what comes next can be sent without waiting for a disk. In the turn that found it, it
-# was looked for already.
+# How much of the next data can be sent without waiting for a disk. In the turn that found it, this
+# was already checked.
 cdef int64_t in_memory(FileSlice piece, int64_t size) except -1:
     cdef PageReader pages = piece.file.pages
     if piece.pinned is None or pages is None or not pages.serving:

@@ -1,7 +1,7 @@
-"""A parked answer's place in the order of its connection, how an answer's frame is opened and
-closed, and the one timer that ends the waits of many.
+"""A parked answer's place in the order of its connection, the beginning and end of an answer's
+frame, and a shared timer for many waits.
 
-Nothing here knows what is parked or why; the connection is the sink, and keeps the order.
+This module does not know what is parked or why; the connection is the sink, and keeps the order.
 """
 
 from libc.stdint cimport int64_t
@@ -12,8 +12,8 @@ from kstore._fast.protocol.wire cimport put_int32, put_no_tags, room
 
 cdef enum:
     HEADER_BYTES = 9                        # of an answer
-    EXPIRED_PER_TURN = 500                  # requests whose time is over
-    REST_MS = 2                             # between two looks at all that wait
+    EXPIRED_PER_TURN = 500                  # requests whose deadline has passed
+    REST_MS = 2                             # between two checks of all that wait
 
 cdef double PERIOD_S = 0.002                # the period of Gathering
 
@@ -97,8 +97,8 @@ cdef class Slot(Waiter):
         return 0
 
     def open_large(self, Py_ssize_t size):
-        """A buffer for the body of a large response, of so many bytes, written in several turns of
-        the loop; `close_large` sends it.
+        """A buffer of that size for the body of a large response, written over several turns of the
+        loop; `close_large` sends it.
         """
         self.held = AnswerBuffer(size + HEADER_BYTES)
         self.start = begin_answer(self.held, self.correlation_id, self.flexible)
@@ -111,8 +111,8 @@ cdef class Slot(Waiter):
 
 
 cdef class Gathering:
-    """Slots that wait a moment for more data, for one to two periods of a shared timer. The timer
-    runs only while there are such slots.
+    """Slots that wait briefly for more data, for one to two periods of a shared timer, which runs
+    only while there are such slots.
     """
 
     def __init__(self, call_later):
@@ -150,8 +150,8 @@ cdef class Gathering:
 
 
 cdef class SlotDeadlines:
-    """Slots that wait until some time at the latest, and one timer for all of them: to set and
-    cancel one for each costs more than all else about a wait.
+    """Slots with deadlines, and one timer for all of them: a timer for each would cost more than
+    the rest of a wait.
     """
 
     def __init__(self, ReplicationContext context not None, call_later):
@@ -185,8 +185,8 @@ cdef class SlotDeadlines:
         return 0
 
     def end_waits(self):
-        """Tell those whose time is over, some in each turn of the loop, and set the timer for the
-        next.
+        """Notify slots whose deadline has passed, some in each turn of the loop, and set the timer
+        for the next.
         """
         cdef Slot slot
         cdef int64_t now_ms = self.context.now_ms()

@@ -8,13 +8,13 @@ from kstore._fast.protocol.wire cimport WireReader
 
 cdef class Connection(RequestPaths):
     cdef readonly int64_t connection_id
-    cdef public object authentication       # what takes its frames until it is; or None
+    cdef public object authentication       # handles its frames until it is; or None
     cdef public int64_t max_frame_bytes
     cdef bint read_paused
-    cdef object fate                        # of the first one, which a fault has struck; or None
+    cdef object fate                        # of the first request, if it has a fault; or None
     cdef readonly int64_t last_active_ms
-    cdef bint fresh                         # what is handled has just been read
-    cdef uint8_t* own                       # what is read of a request that came in pieces
+    cdef bint fresh                         # the bytes at hand have just been read
+    cdef uint8_t* own                       # the part of an incomplete request that was read
     cdef Py_ssize_t own_capacity, own_end
     cdef FrameMemory pinned                 # own, while threads append from it; or None
     cdef int64_t admitted_bytes             # this connection's part of plane.queued_bytes

@@ -10,62 +10,62 @@ class Connection(RequestPaths):
 
     connection_id: int
     authentication: Any
-    """What takes the frames (``receive(frame)``) until the client has shown who it is (runtime/
-    authentication.py); None once it has, and on a listener where it needs not.
+    """The handler of frames (``receive(frame)``) until the client has authenticated (runtime/
+    authentication.py); None afterwards, and on a listener without authentication.
     """
     max_frame_bytes: int
     """A larger request ends the connection."""
     last_active_ms: int
     def __init__(self, plane: DataPlane, listener: str) -> None: ...
     def connection_made(self, transport: Any) -> None:
-        """The peer is connected: ask the server whether it may stay."""
+        """The peer is connected: ask the server whether it accepts it."""
 
     def get_buffer(self, sizehint: int) -> Connection:
-        """Where the next bytes go: this object, which shows the right memory."""
+        """The buffer for the next bytes: this object exports the memory."""
 
     def buffer_updated(self, size: int) -> None:
-        """Bytes have come: handle every whole frame, answer them in one send."""
+        """Bytes have arrived: handle all complete frames, and answer in one send."""
 
     def eof_received(self) -> bool:
-        """The peer sends no more: no Kafka client closes half, so this is the end."""
+        """The peer sends no more: close, because no Kafka client half-closes."""
 
     def pause_writing(self) -> None:
-        """The transport holds enough unsent bytes: no further request is handled."""
+        """The transport has enough unsent bytes: handle no further request."""
 
     def resume_writing(self) -> None:
-        """The transport has sent most of what it held."""
+        """The transport has sent most of its bytes."""
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """The connection is gone: nothing is answered any more."""
+        """The connection is gone: send no more answers."""
 
     def rest(self, idle_ms: int) -> None:
-        """Close if it has been idle for so long (-1: never); a resting one gives its
-        memory back.
+        """Close if it has been idle for that long (-1: never); an inactive connection frees
+        its memory.
         """
 
     def begin_turn(self) -> None:
-        """The loop has begun another turn: what this one took of the last one does not count."""
+        """The loop has begun another turn: reset this connection's share."""
 
     def resume(self) -> None:
-        """Go on with requests that were read but not handled, then with reading."""
+        """Continue with requests that were read but not handled, then with reading."""
 
     def tls_object(self) -> Any:
         """The TLS library's view of the connection; None in plain text."""
 
     def send_frame(self, frame: bytes) -> None:
-        """Send an answer that is whole, after those to earlier requests."""
+        """Send a complete answer, after the answers to earlier requests."""
 
     def mute(self, reason: int = 1) -> None:
         """Handle no request until `unmute` for the same reason (1, 2, 4 ...: the client is over a
-        quota); what comes meanwhile waits.
+        quota); requests that arrive wait.
         """
 
     def unmute(self, reason: int = 1) -> None:
-        """Go on with what has come since `mute`."""
+        """Continue with the requests since `mute`."""
 
     def admitted(self) -> None:
-        """Handle the first request that is left once more (produce_path.admit_transactional has not
-        known whether it may be), then what has come behind it.
+        """Handle the first remaining request again (produce_path.admit_transactional could not
+        decide yet), then the requests after it.
         """
 
     @property

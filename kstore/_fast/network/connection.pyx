@@ -1,8 +1,8 @@
 """One client connection on the loop: frames in, answers out, in the order of the requests.
 
-All whole frames of a read are handled before it returns and their answers go out in one send
-(outbox.pyx). Which path answers a request is request_paths.pyx's. Nothing here decides what a
-request means.
+All complete frames of a read are handled before it returns, and one send has all their answers
+(outbox.pyx). request_paths.pyx chooses the path that answers a request. This module does not
+interpret requests.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -24,14 +24,14 @@ from kstore._fast.protocol.wire cimport (
     AnswerBuffer, begin_reading, put_raw, read_int16, read_int32, read_string, room, skip_tags)
 
 cdef enum:
-    UNSUPPORTED = -1                        # what dispatch gets for an ApiVersions of the future
-    FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they outgrow it
+    UNSUPPORTED = -1                        # dispatch gets it for a newer ApiVersions
+    FLUSHED_BYTES = 512 * 1024              # answers of one read are sent before they exceed it
     SLACK_BYTES = 4 * 1024                  # there is always room for the next read
     MIN_OWN_BYTES = 64 * 1024               # and of a client that is not authenticated
-    EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to here is believed at once
+    EAGER_BYTES = 2 * 1024 * 1024           # a declared size up to this is allocated at once
     RESTING_MS = 1000
-    MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers behind a parked one
-    ABANDONED_MS = 30 * 1000                # a closed one whose peer takes nothing for so long
+    MAX_HELD_BYTES = 4 * 1024 * 1024        # finished answers after a parked one
+    ABANDONED_MS = 30 * 1000                # a closed one whose peer accepts nothing for so long
 
 
 cdef class Connection(RequestPaths):
@@ -54,7 +54,7 @@ cdef class Connection(RequestPaths):
     # ---- what the transport calls ----
 
     def connection_made(self, transport):
-        """The peer is connected: ask the server whether it may stay."""
+        """The peer is connected: ask the server whether it accepts it."""
         self.transport = transport
         peer = transport.get_extra_info("peername") or ("unix", 0)
         local = transport.get_extra_info("sockname") or ("unix", 0)
@@ -71,7 +71,7 @@ cdef class Connection(RequestPaths):
             self.fail(reason)
 
     def get_buffer(self, sizehint):
-        """Where the next bytes go: this object shows the right memory; TLS wants a length."""
+        """The buffer for the next bytes: this object; TLS needs one with a length."""
         return self if self.fd >= 0 else memoryview(self)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
@@ -85,7 +85,7 @@ cdef class Connection(RequestPaths):
                 0, flags)
 
     def buffer_updated(self, Py_ssize_t size):
-        """Bytes have come: handle every whole frame, answer them in one send."""
+        """Bytes have arrived: handle all complete frames, and answer in one send."""
         cdef uint8_t* data = self.plane.read_buffer
         self.last_active_ms = now_ms()
         self.taken_bytes += size
@@ -98,16 +98,16 @@ cdef class Connection(RequestPaths):
         self.handle_read(data, size)
 
     def eof_received(self):
-        """The peer sends no more: no Kafka client closes half, so this is the end."""
+        """The peer sends no more: close, because no Kafka client half-closes."""
         return False
 
     def pause_writing(self):
-        """The transport holds enough unsent bytes: no further request is handled."""
+        """The transport has enough unsent bytes: handle no further request."""
         self.write_paused = self.transport_full = True
         self.regulate()
 
     def resume_writing(self):
-        """The transport has sent most of what it held."""
+        """The transport has sent most of its bytes."""
         self.transport_full = False
         if self.unsent is None:
             self.write_paused = False
@@ -116,7 +116,7 @@ cdef class Connection(RequestPaths):
             self.feed()
 
     def begin_turn(self):
-        """The loop has begun another turn: what this one took of the last one does not count."""
+        """The loop has begun another turn: reset this connection's share."""
         self.noted = self.hungry = False
         self.taken_bytes = self.given_bytes = self.spent_us = 0
         if self.fd < 0 and self.unsent is not None:
@@ -125,7 +125,7 @@ cdef class Connection(RequestPaths):
             self.unmute(NEXT_TURN)
 
     def connection_lost(self, problem):
-        """The connection is gone: nothing is answered any more."""
+        """The connection is gone: send no more answers."""
         cdef Slot slot
         self.closed = True
         self.forget_unsent()
@@ -142,8 +142,8 @@ cdef class Connection(RequestPaths):
     # ---- what the server calls ----
 
     def rest(self, int64_t idle_ms):
-        """Close if it has been idle for so long (-1: never); a resting one gives its
-        memory back.
+        """Close if it has been idle for that long (-1: never); an inactive connection frees
+        its memory.
         """
         cdef int64_t idle = now_ms() - self.last_active_ms
         if self.unsent is not None:
@@ -159,7 +159,7 @@ cdef class Connection(RequestPaths):
             self.give_back()
 
     def resume(self):
-        """Go on with requests that were read but not handled, then with reading."""
+        """Continue with requests that were read but not handled, then with reading."""
         if self.closed or not self.may_handle():
             return
         if self.own != NULL and self.own_end > 0:
@@ -168,16 +168,16 @@ cdef class Connection(RequestPaths):
             self.regulate()
 
     def mute(self, int reason=OVER_QUOTA):
-        """Handle no request until `unmute` for the same reason; what comes meanwhile waits."""
+        """Handle no request until `unmute` for the same reason; later requests wait."""
         self.muted |= reason
 
     def unmute(self, int reason=OVER_QUOTA):
-        """Go on with what has come since `mute`."""
+        """Continue with the requests since `mute`."""
         self.muted &= ~reason
         self.resume()
 
     def admitted(self):
-        """Handle the first request that is left once more, then what has come behind it."""
+        """Handle the first remaining request again, then the requests after it."""
         self.admission = False
         self.pinned = None
         self.resume()
@@ -187,7 +187,7 @@ cdef class Connection(RequestPaths):
         return self.transport.get_extra_info("ssl_object")
 
     def send_frame(self, bytes frame):
-        """Send an answer that is whole, after those to earlier requests."""
+        """Send a complete answer, after the answers to earlier requests."""
         cdef AnswerBuffer out
         cdef Py_ssize_t size = len(frame)
         if self.closed:
@@ -212,7 +212,7 @@ cdef class Connection(RequestPaths):
     # ---- frames ----
 
     cdef int handle_read(self, uint8_t* data, Py_ssize_t size) except -1:
-        """Handle what was read, on the loop's clock."""
+        """Handle the bytes that were read, and measure the time."""
         cdef LoopWatch watch = self.plane.watch
         cdef bint outer = watch.enter(now_us())
         if self.fresh:
@@ -225,14 +225,14 @@ cdef class Connection(RequestPaths):
                 watch.leave()
 
     cdef int handle_all(self, uint8_t* data, Py_ssize_t size) except -1:
-        """Handle what was read, keep what is left of it, send the answers."""
+        """Handle the bytes that were read, keep the rest, send the answers."""
         cdef Py_ssize_t used
         if self.closed:
             return 0
         try:
             used = self.handle_frames(data, size)
         except Exception as problem:
-            self.plane.out.clear()          # an answer may stand there half written
+            self.plane.out.clear()          # it may contain a partly written answer
             self.plane.server.failed(self, problem)
             self.close()
             return 0
@@ -248,8 +248,8 @@ cdef class Connection(RequestPaths):
         return 0
 
     cdef Py_ssize_t handle_frames(self, uint8_t* data, Py_ssize_t size) except -1:
-        """Handle the whole frames at data, as long as there may be more answers; returns
-        the bytes used.
+        """Handle the complete frames at data while more answers are allowed; returns the
+        bytes used.
         """
         cdef Py_ssize_t run, used = 0
         cdef LoopWatch watch = self.plane.watch
@@ -282,7 +282,7 @@ cdef class Connection(RequestPaths):
                     break
                 used += run
                 if watch.last_us - began_us >= self.plane.turn_us and used < size:
-                    self.muted |= NEXT_TURN             # others have their turn first
+                    self.muted |= NEXT_TURN             # other connections have their turn first
                 if self.plane.out.size + self.plane.out.slice_bytes >= FLUSHED_BYTES:
                     self.flush()
                     if self.closed:
@@ -329,7 +329,7 @@ cdef class Connection(RequestPaths):
         return self.serve(&head, &r)
 
     cdef int handle_unauthenticated(self, uint8_t* data, Py_ssize_t size) except -1:
-        """A frame of a client that has still to show who it is: no request is looked at."""
+        """A frame of a client that has not authenticated yet: it is not handled as a request."""
         self.authentication.receive((<const char*>data)[:size])
         return 0
 
@@ -343,8 +343,8 @@ cdef class Connection(RequestPaths):
             f"it sent a request of {size} bytes; 0 to {self.max_frame_bytes} are allowed ({name})")
 
     cdef int serve_struck(self, RequestHead* head, WireReader* r) except -1:
-        """While there are injected faults: what strikes a request, before it is carried out and
-        after. A slot in front of its answer holds that back, and all behind it, in their order.
+        """While there are injected faults: apply those of a request, before and after it is
+        executed. A slot before its answer delays that answer and all later ones, in order.
         """
         cdef int place = api_place(head.api_key)
         fate = self.fate
@@ -358,7 +358,7 @@ cdef class Connection(RequestPaths):
                 (<const char*>r.p)[:r.end - r.p])
         if fate is None:
             return self.serve(head, r)
-        if fate.wait(self.admitted):        # it stays where it is, and comes here again
+        if fate.wait(self.admitted):        # it stays in the buffer and comes here again
             self.plane.apis[place].requests -= 1
             self.fate = fate
             self.admission = True
@@ -380,7 +380,7 @@ cdef class Connection(RequestPaths):
         return 0
 
     cdef int carry_out(self, object fate, RequestHead* head, WireReader* r) except -1:
-        """Answer with an error, or for some partitions with one."""
+        """Answer with an error, or with an error for some partitions."""
         answer = fate.answer()
         if answer is not None:
             self.plane.server.park(answer, self.park(head.correlation_id, head.flexible_answer))
@@ -399,7 +399,7 @@ cdef class Connection(RequestPaths):
     # ---- the read side ----
 
     cdef int keep_rest(self, uint8_t* data, Py_ssize_t size, bint progress) except -1:
-        """What is left of a read is the beginning of a request (or of some that have to wait)."""
+        """Keep the rest of a read: a partial request, or requests that must wait."""
         cdef int64_t eager, frame = self.admitted_bytes
         if progress and frame:
             self.admitted_bytes = 0
@@ -439,8 +439,8 @@ cdef class Connection(RequestPaths):
         return 0
 
     cdef bint admit(self, int64_t size) except? False:
-        """Take a request's declared size from the shared budget; without room, stop
-        reading until there is.
+        """Take a request's declared size from the shared budget. If it is too small, stop
+        reading until it is free.
         """
         cdef int64_t more = size - self.admitted_bytes
         cdef int64_t limit = self.plane.max_queued_bytes
@@ -465,7 +465,7 @@ cdef class Connection(RequestPaths):
         return 0
 
     cdef bint give_to_threads(self) noexcept:
-        """Leave the memory to the threads that append from it, if any do."""
+        """Give the memory to the threads that append from it, if any do."""
         cdef FrameMemory memory = self.pinned
         self.pinned = None
         if memory is not None:
@@ -473,13 +473,13 @@ cdef class Connection(RequestPaths):
         return memory is not None
 
     cdef bint may_handle(self) noexcept:
-        """Whether a further request may be handled now; otherwise it stays where it was read to."""
+        """Whether another request may be handled now; otherwise it stays in the buffer."""
         return (
             not self.write_paused and not self.muted and not self.admission
             and len(self.slots) < self.plane.max_parked and self.held_bytes < MAX_HELD_BYTES)
 
     cdef int regulate(self) except -1:
-        """Read only while requests may be handled and there is budget for them."""
+        """Read only while requests may be handled and the budget allows it."""
         cdef bint pause
         if self.closed or self.transport is None:
             return 0

@@ -26,25 +26,25 @@ class DataPlane:
     connections_made: int
     bytes_out: int
     bytes_read: int
-    """Of all connections so far; decrypted, where they use TLS."""
+    """Of all connections so far; with TLS, decrypted bytes."""
     max_elements: int
     turn_us: int
-    """How long the requests of one connection are handled before others have their turn."""
+    """The time for requests of one connection before other connections have their turn."""
     turn_bytes: int
-    """How many bytes of one connection are read, and how many sent, before others have theirs."""
+    """The bytes read, and the bytes sent, of one connection before others have their turn."""
     slice_us: int
-    """How long requests of APIs that are done in turns are handled, of all connections together,
-    before others have theirs.
+    """The time for requests of APIs that are handled in turns, of all connections together, before
+    others have their turn.
     """
     look_at_peers: Callable[[], object] | None
-    """Has it known which other brokers have just gone; None while no other is known."""
+    """Finds out which other brokers have just ended; None while no other broker is known."""
     runs: Any
     """ProduceRuns (produce_runs.pyx); None before the first connection."""
     faults: Any
-    """Who injects faults for tests (broker/faults.py); None while there are none."""
+    """Injects faults for tests (broker/faults.py); None while there are none."""
     authorizer: Any
-    """Whom Produce, Fetch and Metadata ask (broker/state/security/authorizer.py); None: all is
-    allowed.
+    """Decides about Produce, Fetch and Metadata (broker/state/security/authorizer.py); None:
+    everything is allowed.
     """
     def __init__(
         self,
@@ -68,28 +68,28 @@ class DataPlane:
         cached: bool,
         in_turns: bool = False,
     ) -> None:
-        """Serve an API in these versions; cached: its answer depends on its bytes and
-        the image alone; in_turns: of all such requests each turn of the loop does a slice.
+        """Serve an API in these versions; cached: its answer depends only on its bytes and
+        the image; in_turns: each turn of the loop handles a slice of all such requests.
         """
 
     def next_turn(self) -> None:
-        """All connections have had their turn: those that wanted more go on."""
+        """All connections have had their turn: those that have more to do continue."""
 
     def forget_answers(self) -> None:
-        """The metadata image has changed: no pre-encoded answer holds."""
+        """The metadata image has changed: drop cached answers."""
 
     last_errors: dict[int, int] | None
-    """The errors of the answer that `dispatch` has just made; None: it has none."""
+    """The errors of the answer that `dispatch` has just created, or None."""
     def count_errors(self, api_key: int, found: dict[int, int]) -> int:
-        """Count the errors of an answer: code -> how often."""
+        """Count the errors of an answer: code -> number."""
 
     def request_counts(self) -> dict[int, int]:
-        """How many requests of each API key were handled."""
+        """The number of handled requests of each API key."""
 
     def open_connections(self) -> list[Any]:
-        """The connections that are open now."""
+        """The open connections."""
 
     def close_idle(self, idle_ms: int) -> None:
-        """Close connections without a request for so long; give back the buffers of
-        those that rest.
+        """Close connections without a request for that long; free the buffers of inactive
+        ones.
         """

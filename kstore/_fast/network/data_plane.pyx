@@ -1,7 +1,7 @@
-"""The data plane: what all connections of a broker share, its buffers, limits and the table of
-APIs.
+"""The data plane: the state that all connections of a broker share, its buffers, limits and the
+table of APIs.
 
-It reads and writes no socket (connection.pyx does) and answers nothing by itself.
+It does not read or write sockets (connection.pyx does) and does not answer requests.
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ cdef enum:
     LOOK_US = 500
     # Measured: 1 MB takes about 0.2 ms to read, and 0.3 ms to check and write.
     TURN_BYTES = 1024 * 1024
-    SHARED_TURN_BYTES = 4 * 1024 * 1024     # of all connections that want their whole share
+    SHARED_TURN_BYTES = 4 * 1024 * 1024     # of all connections that use their whole share
     LEAST_TURN_BYTES = 64 * 1024            # smaller pieces cost more than they help
     SLICE_US = 1000
-    NOTED_PART = 4                          # of it: less need not be told of the next turn
+    NOTED_PART = 4                          # of it: below that it is not called in the next turn
 
 cdef class DataPlane:
     """What all connections of one broker share: the partitions, the paths, the buffers
@@ -72,8 +72,8 @@ cdef class DataPlane:
         self, int api_key, int min_version, int max_version, int flexible_from, bint cached,
         bint in_turns=False
     ):
-        """Serve an API in these versions; cached: its answer depends on its bytes and
-        the image alone; in_turns: of all such requests each turn of the loop does a slice.
+        """Serve an API in these versions; cached: its answer depends only on its bytes and
+        the image; in_turns: each turn of the loop handles a slice of all such requests.
         """
         cdef int place = api_place(api_key)
         if place < 0:
@@ -87,25 +87,25 @@ cdef class DataPlane:
         self.apis[place].in_turns = in_turns
 
     def forget_answers(self):
-        """The metadata image has changed: no pre-encoded answer holds."""
+        """The metadata image has changed: drop cached answers."""
         self.answers.clear()
         self.answers_errors.clear()
         self.answers_bytes = 0
 
     def request_counts(self):
-        """How many requests of each API key were handled."""
+        """The number of handled requests of each API key."""
         return {
             api_key_at(place): self.apis[place].requests
             for place in range(API_LIMIT) if self.apis[place].requests
         }
 
     def open_connections(self):
-        """The connections that are open now."""
+        """The open connections."""
         return list(self.connections)
 
     def close_idle(self, int64_t idle_ms):
-        """Close connections without a request for so long; give back the buffers of
-        those that rest.
+        """Close connections without a request for that long; free the buffers of inactive
+        ones.
         """
         for connection in list(self.connections):
             connection.rest(idle_ms)
@@ -116,7 +116,7 @@ cdef class DataPlane:
         return min(self.turn_bytes, max(SHARED_TURN_BYTES // self.sharers, LEAST_TURN_BYTES))
 
     cdef int note_taker(self, connection) except -1:
-        """A connection has taken so much of this turn that it is told of the next one."""
+        """A connection has used so much of this turn that it is called in the next one."""
         self.takers.append(connection)
         return self.announce()
 
@@ -127,8 +127,8 @@ cdef class DataPlane:
         return 0
 
     cdef bint puts_off(self, connection, const uint8_t* frame, Py_ssize_t size) except? True:
-        """Whether the request is one of those of which each turn does a slice, and has to wait: for
-        others that came before, or for the next turn. The connection is unmuted then.
+        """Whether the request is handled in turns and must wait for earlier ones or for the next
+        turn, which unmutes its connection.
         """
         cdef int place = api_place(load_int16(frame)) if size >= 2 else -1
         self.in_turns = place >= 0 and self.apis[place].in_turns
@@ -141,7 +141,7 @@ cdef class DataPlane:
         return True
 
     cdef int request_done(self) except -1:
-        """The request that `puts_off` was asked about is handled."""
+        """The request that was passed to `puts_off` is handled."""
         cdef int64_t before_us = self.watch.last_us
         self.watch.request_done(now_us())
         if self.in_turns:
@@ -151,7 +151,7 @@ cdef class DataPlane:
         return 0
 
     def next_turn(self):
-        """All connections have had their turn: those that wanted more go on."""
+        """All connections have had their turn: those that have more to do continue."""
         takers = self.takers
         self.announced = False
         self.slice_spent_us = 0
@@ -170,7 +170,7 @@ cdef class DataPlane:
                 self.announce()
 
     cdef int keep_answer(self, tuple key, bytes answer) except -1:
-        """Keep an encoded answer; with too many of them, begin anew."""
+        """Cache an encoded answer; if there are too many, empty the cache first."""
         cdef int64_t size = len(answer) + len(<bytes>key[3]) + ANSWER_OVERHEAD_BYTES
         if self.answers_bytes + size > MAX_ANSWERS_BYTES:
             self.forget_answers()
@@ -182,19 +182,19 @@ cdef class DataPlane:
         return 0
 
     cdef int count_kept(self, tuple key) except -1:
-        """A kept answer is given again, with its errors."""
+        """A cached answer is sent again, with its errors."""
         found = self.answers_errors.get(key)
         return 0 if found is None else self.count_errors(key[0], found)
 
     cpdef int count_errors(self, int api_key, dict found) except -1:
-        """Count the errors of an answer: code -> how often."""
+        """Count the errors of an answer: code -> number."""
         self.last_errors = found
         for code, count in found.items():
             self.table.errors.add(api_key, code, count)
         return 0
 
     cdef int look(self) except -1:
-        """Before who leads is told: have it known who has just gone."""
+        """Before leaders are named: find out which brokers have just ended."""
         cdef int64_t now = now_us()
         if now - self.looked_us >= LOOK_US:
             self.looked_us = now
@@ -202,7 +202,7 @@ cdef class DataPlane:
         return 0
 
     cdef int release(self, int64_t size) except -1:
-        """Bytes of the shared budget are free again: let those who wait for some try."""
+        """The shared budget has free bytes again: let waiting connections try."""
         self.queued_bytes -= size
         if self.starved:
             waiting = self.starved

@@ -1,8 +1,8 @@
-"""The thread that looks, four times a second, whether the loop is held by something that still
-lasts, and says so at once: what hangs is named while it hangs.
+"""The thread that checks four times a second whether the loop is held, and reports a hold while it
+lasts.
 
-The line is written without Python's lock, which the loop's own thread may have while it waits for a
-disk. It decides nothing and stops nothing.
+It writes the line without Python's lock, because the loop's thread may hold the lock while it waits
+for a disk. It decides nothing and stops nothing.
 """
 
 from libc.stdint cimport int64_t
@@ -44,7 +44,7 @@ cdef extern from *:
     #include <sys/syscall.h>
     #endif
     struct kstore_call { long number; const char *name; int of_file; };
-    /* The calls in which a thread may wait for a disk or for another thread. */
+    /* The calls that can wait for a disk or for another thread. */
     static const struct kstore_call kstore_calls[] = {
     #ifdef SYS_pwrite64
         {SYS_pwrite64, "pwrite", 1}, {SYS_pread64, "pread", 1},
@@ -87,7 +87,7 @@ cdef extern from *:
     #ifdef SYS_fdatasync
         {SYS_fdatasync, "fdatasync", 1},
     #endif
-        {-1, "", 0},            /* elsewhere none can be asked for */
+        {-1, "", 0},            /* other systems do not report it */
     };
     #define KSTORE_CALLS ((int)(sizeof(kstore_calls) / sizeof(kstore_calls[0])))
     """
@@ -100,15 +100,15 @@ cdef extern from *:
 
 cdef enum:
     PERIOD_MS = 250
-    STOOD_US = 100 * 1000                   # later than this, and the whole process stood still
+    STOOD_US = 100 * 1000                   # a later wake-up: the whole process was stopped
     TEXT_BYTES = 512
     LINE_BYTES = 2048
 
 
 def guard(LoopWatch watch not None, int stop_fd, int64_t stuck_ms, on_stuck):
-    """Until ``stop_fd`` can be read, look whether the loop is held for longer than ``stuck_ms``. It
-    is written to stderr at once; then ``on_stuck(began_us)`` is called, as soon as this thread
-    gets Python's lock.
+    """Until ``stop_fd`` is readable, check whether the loop is held for longer than ``stuck_ms``.
+    This is written to stderr at once; then ``on_stuck(began_us)`` is called when this thread gets
+    Python's lock.
     """
     cdef int own_fd = c_open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
     cdef int64_t told_us = 0
@@ -155,7 +155,7 @@ cdef bint look(
 
 
 cdef void note_standstill(LoopWatch watch, int64_t began, int64_t slept_us) noexcept nogil:
-    """Who slept much longer than it asked for, and did not wait for a core, was stopped."""
+    """A thread that slept too long, and did not wait for a core, was stopped."""
     cdef int64_t late = slept_us - PERIOD_MS * 1000
     if began == 0 or late < STOOD_US:
         return
@@ -166,7 +166,7 @@ cdef void note_standstill(LoopWatch watch, int64_t began, int64_t slept_us) noex
 
 
 cdef void write_line(LoopWatch watch, int64_t held_us) noexcept nogil:
-    """In the form of the broker's other lines."""
+    """In the format of the broker's other lines."""
     cdef char line[LINE_BYTES]
     cdef char where[TEXT_BYTES]
     cdef char at[32]
@@ -198,7 +198,7 @@ cdef void write_line(LoopWatch watch, int64_t held_us) noexcept nogil:
 
 
 cdef void make_plain(char* text) noexcept nogil:
-    """No file's name ends the line, or a text in JSON."""
+    """Escape a file's name, so that it cannot end the line or a JSON text."""
     cdef int at = 0
     while text[at]:
         if <unsigned char>text[at] < 32 or <unsigned char>text[at] > 126 \
@@ -208,7 +208,7 @@ cdef void make_plain(char* text) noexcept nogil:
 
 
 cdef void describe_thread(int thread_id, char* text) noexcept nogil:
-    """The system call that a thread is in, and of which file, as the kernel tells it."""
+    """The system call that a thread is in, and its file, as the kernel reports them."""
     cdef char told[TEXT_BYTES]
     cdef char path[64]
     cdef char* rest

@@ -1,4 +1,4 @@
-# What holds the loop, and for how long.
+# Measures holds of the loop, and what holds it.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -17,13 +17,13 @@ cdef struct ThreadTimes:
 cdef void read_times(int schedstat_fd, ThreadTimes* times) noexcept nogil
 
 cdef class LoopWatch:
-    cdef readonly int64_t began_us          # of the hold that goes on; 0: there is none
+    cdef readonly int64_t began_us          # of the current hold; 0: there is none
     cdef int64_t began_ms                   # by the clock of now_ms
-    cdef int64_t last_us                    # when the request before this one was done
+    cdef int64_t last_us                    # when the previous request was done
     cdef int64_t longest_us                 # of the requests of this hold
     cdef int longest_key
-    cdef int api_key                        # of the request that is handled; -1: none
-    cdef PyObject* callback                 # that is called; NULL: a connection has read
+    cdef int api_key                        # of the current request; -1: none
+    cdef PyObject* callback                 # the current one; NULL: a connection is read
     cdef int64_t sampled_us
     cdef ThreadTimes sampled                # of the loop's thread
     cdef readonly int thread_id             # 0: of no thread
@@ -32,14 +32,14 @@ cdef class LoopWatch:
     cdef int64_t beat_us                    # when the guard was last awake; 0: there is none
     cdef int64_t stood_us, stood_of_us
     cdef public object on_hold
-    cdef public bint writes_json            # the line that is written while the loop is held
+    cdef public bint writes_json            # the line about a hold
     cdef dict names
     cdef const char* api_names[API_KEYS]
     cdef int sample(self, int64_t now) noexcept
     cdef int finish(self) except -1
     cdef int count(self, int64_t began, int64_t spent) except -1
 
-    # Something begins; False if it is a part of what has begun already.
+    # A call begins; False if it is part of a call that has begun already.
     cdef inline bint enter(self, int64_t now) noexcept:
         self.last_us = now
         if self.began_us:
@@ -60,8 +60,8 @@ cdef class LoopWatch:
             self.longest_key = self.api_key
         self.last_us = now
 
-    # A read of a connection is over. Where its requests took no time and the scheduler's clock has
-    # not ticked, it was short: the exact clock costs as much as all the rest here.
+    # A read of a connection has ended. If its requests took no time and the scheduler's clock has
+    # not ticked, it was short; then the exact clock, which costs as much as the rest, is not read.
     cdef inline int leave(self) except -1:
         if self.last_us - self.began_us < COUNTED_US and now_ms() == self.began_ms:
             self.began_us = 0

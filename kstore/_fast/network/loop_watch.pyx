@@ -1,7 +1,7 @@
-"""What holds the loop: a clock around each callback, and around each read of a connection.
+"""Measures holds of the loop: the time of each callback, and of each read of a connection.
 
-A hold of less than a millisecond costs two looks at the clock and is forgotten. Names, counters and
-lines of the log are kstore/broker/runtime/loop_watch.py's.
+A hold of less than a millisecond costs two reads of the clock and is not counted. Names, counters
+and log lines are in kstore/broker/runtime/loop_watch.py.
 """
 
 from cpython.object cimport PyObject
@@ -37,9 +37,7 @@ cdef enum:
 
 
 cdef class LoopWatch:
-    """The clock of one loop. ``names``: of API keys, as bytes, for the line that is written while
-    the loop is held.
-    """
+    """The clock of one loop. ``names``: of API keys, as bytes, for the line about a hold."""
 
     def __cinit__(self):
         self.schedstat_fd = -1
@@ -64,7 +62,7 @@ cdef class LoopWatch:
         self.sample(now_us())
 
     def run(self, callback, *args):
-        """Call it, on the clock."""
+        """Call it and measure the time."""
         cdef bint outer = self.enter(now_us())
         if outer:
             self.callback = <PyObject*>callback
@@ -75,11 +73,11 @@ cdef class LoopWatch:
                 self.finish()
 
     def running(self):
-        """The callback that is called now; None if there is none, or a connection has read."""
+        """The callback that runs now; None if none runs, or a connection is read."""
         return None if self.began_us == 0 or self.callback == NULL else <object>self.callback
 
     def on_gc(self, phase, info):
-        """For gc.callbacks: a collection is told as what it is."""
+        """For gc.callbacks: a hold by a collection is reported as such."""
         cdef int64_t now = now_us()
         if phase == "start":
             self.gc_began_us = now
@@ -96,7 +94,7 @@ cdef class LoopWatch:
         return 0
 
     cdef int finish(self) except -1:
-        """What has begun is over."""
+        """The current call has ended."""
         cdef int64_t began = self.began_us
         cdef int64_t spent = now_us() - began
         if spent >= COUNTED_US and self.on_hold is not None:
@@ -105,8 +103,8 @@ cdef class LoopWatch:
         return 0
 
     cdef int count(self, int64_t began, int64_t spent) except -1:
-        """Tell it, with what the thread did meanwhile. Of the time that it waited for a core, the
-        part up to SAMPLE_US before the hold is told, too.
+        """Report it, with the thread's times. The time that it waited for a core includes up to
+        SAMPLE_US before the hold.
         """
         cdef ThreadTimes times = self.sampled
         cdef int64_t stood = self.stood_us if self.stood_of_us == began else 0

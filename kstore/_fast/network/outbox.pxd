@@ -1,4 +1,4 @@
-# A connection's answers: their order, and their way into the socket.
+# A connection's answers: their order, and how they are sent.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -18,13 +18,13 @@ cdef class Outbox(AnswerSink):
     cdef list slots                         # Slot, in the order of their requests
     cdef int64_t held_bytes                 # answers that wait for an earlier one
     cdef list leaving                       # TimedRequest, whose answers are not all sent
-    # What a full socket has left to be sent.
+    # The bytes that a full socket did not accept.
     cdef list unsent                        # AnswerBuffer; None: nothing is left
     cdef int64_t unsent_bytes
     cdef int writer                         # a duplicate of fd that the loop watches, or -1
     cdef bint transport_full                # of a TLS connection, which has no writer
-    cdef int64_t progress_ms                # when the peer took something last
-    # What the connection has taken of this turn of the loop.
+    cdef int64_t progress_ms                # when the peer last accepted bytes
+    # The connection's use of this turn of the loop.
     cdef int64_t taken_bytes, given_bytes   # read, sent
     cdef int64_t spent_us                   # on its requests
     cdef bint noted                         # begin_turn() will be called in the next one
@@ -49,5 +49,5 @@ cdef class Outbox(AnswerSink):
     cdef int forget_unsent(self) except -1
     cdef int fail_malformed(self, str name, int version) except -1
     cdef int fail(self, str reason) except -1
-    cdef int go_on(self) except -1          # answers may be given again: the connection's part
+    cdef int go_on(self) except -1          # more answers are allowed; see the connection
     cdef int regulate(self) except -1

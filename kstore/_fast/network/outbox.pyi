@@ -1,29 +1,29 @@
-"""A connection's answers on their way out; see outbox.pyx."""
+"""A connection's outgoing answers; see outbox.pyx."""
 
 from kstore._fast.broker.slots import AnswerSink
 
 class Outbox(AnswerSink):
-    """The way out of one connection's answers."""
+    """Sends the answers of one connection."""
 
     peer: str
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is answered."""
+        """Whether no more answers are sent."""
 
     def end_waits(self) -> None:
-        """The session of who asks has ended: what waits for data is answered with what there is."""
+        """The client's session has ended: answer waiting fetches with the data that exists."""
 
     def close(self) -> None:
-        """Close after what is written has been sent."""
+        """Close after the written bytes are sent."""
 
     def drain(self) -> None:
-        """Send the answers that are complete and next in order; go on with what had to wait."""
+        """Send the complete answers that are next in order; continue with what had to wait."""
 
     def write_more(self) -> None:
-        """The socket takes more: send what was kept, then go on with the requests."""
+        """The socket accepts more: send the kept bytes, then continue with the requests."""
 
     def write_on(self) -> None:
-        """What comes next is in memory, or could not be read in: go on when the socket can."""
+        """The next data is in memory, or could not be read: continue when the socket is ready."""
 
     def lose(self, outcome: int) -> None:
-        """The answers cannot be ended: drop the connection; nothing of it is sent any more."""
+        """The answers cannot be completed: drop the connection without sending more."""

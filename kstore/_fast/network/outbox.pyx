@@ -1,8 +1,7 @@
-"""A connection's answers on their way out: in the order of the requests, by own send and sendfile,
-never more of them in memory than a full socket and some requests are worth.
+"""A connection's outgoing answers: in the order of the requests, sent by send and sendfile. It
+limits the answers in memory to those of a full socket and a few requests.
 
-What a request means, and how it is read, is connection.pyx's. On a TLS connection the transport
-does what is done here for a socket.
+connection.pyx reads the requests. On a TLS connection the transport sends the answers.
 """
 
 import os
@@ -16,15 +15,15 @@ from kstore._fast.network.request_times cimport BEHIND, SEND, RequestTimes
 from kstore._fast.protocol.wire cimport put_raw, room
 
 cdef enum:
-    KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is given back after use
-    HANDED_OVER_BYTES = 64 * 1024           # a larger rest is sent from where it is, not copied
-    MAX_UNSENT_BYTES = 64 * 1024            # with more, no further request is handled
-    NOTED_BYTES = 64 * 1024                 # who takes less of a turn need not be told of the next
+    KEPT_OUT_BYTES = 1024 * 1024            # a larger answer buffer is freed after use
+    HANDED_OVER_BYTES = 64 * 1024           # a larger rest is sent from its buffer, not copied
+    MAX_UNSENT_BYTES = 64 * 1024            # above this, no further request is handled
+    NOTED_BYTES = 64 * 1024                 # below that it is not called in the next turn
     NEW_OUT_BYTES = 64 * 1024
 
 
 cdef class Outbox(AnswerSink):
-    """The way out of one connection's answers."""
+    """Sends the answers of one connection."""
 
     def __cinit__(self):
         self.fd = -1
@@ -47,14 +46,14 @@ cdef class Outbox(AnswerSink):
         return len(self.slots)
 
     cdef AnswerBuffer buffer_for_answer(self):
-        """Where the answer to the request at hand goes: the shared buffer, if it is next."""
+        """The buffer for the answer to the current request: the shared one, if it is next."""
         if self.slots:
             return AnswerBuffer(512)
         self.plane.out.takes_slices = self.fd >= 0
         return self.plane.out
 
     cdef int queue_answer(self, AnswerBuffer out) except -1:
-        """A complete answer: it stands in the shared buffer, or waits behind a parked one."""
+        """A complete answer: it is in the shared buffer, or waits after a parked one."""
         cdef Slot slot
         if out is self.plane.out:
             return 0
@@ -67,7 +66,7 @@ cdef class Outbox(AnswerSink):
         return 0
 
     cdef AnswerBuffer open_answer(self, Slot slot):
-        """The shared buffer where the slot is next in order, else one of its own."""
+        """The shared buffer if the slot is next in order, otherwise a separate one."""
         cdef AnswerBuffer out
         cdef bint next_in_order = len(self.slots) > 0 and self.slots[0] is slot
         if next_in_order and not self.plane.busy and self.plane.out.size == 0:
@@ -104,7 +103,7 @@ cdef class Outbox(AnswerSink):
         return 0
 
     cdef int abandon(self, Slot slot) except -1:
-        """The slot's answer cannot be given: without it the order is lost, and so the
+        """The slot's answer cannot be sent: this breaks the order, so close the
         connection.
         """
         if slot.held is self.plane.out:
@@ -115,13 +114,13 @@ cdef class Outbox(AnswerSink):
         return 0
 
     def end_waits(self):
-        """The session of who asks has ended: what waits for data is answered with what there is."""
+        """The client's session has ended: answer waiting fetches with the data that exists."""
         cdef Slot slot
         for slot in list(self.slots):
             slot.end_wait()
 
     def drain(self):
-        """Send the answers that are complete and next in order; go on with what had to wait."""
+        """Send the complete answers that are next in order; continue with what had to wait."""
         self.draining = False
         if self.closed:
             return
@@ -140,7 +139,7 @@ cdef class Outbox(AnswerSink):
                 continue
             self.held_bytes -= slot.held.size
             if slot.held.size > HANDED_OVER_BYTES:
-                self.flush()                # what is in front of it
+                self.flush()                # the answers before it
                 self.plane.out = slot.held
                 self.flush()
             else:
@@ -158,7 +157,7 @@ cdef class Outbox(AnswerSink):
     # ---- its share of a turn of the loop ----
 
     cdef int note_taken(self, bint all_of_it) except -1:
-        """It has taken much of this turn, or its whole share: it is told when the next begins."""
+        """It has used much of this turn, or its whole share: it is called in the next one."""
         if all_of_it and not self.hungry:
             self.hungry = True
             self.plane.hungry += 1
@@ -176,7 +175,7 @@ cdef class Outbox(AnswerSink):
     # ---- the socket ----
 
     cdef int flush(self) except -1:
-        """Send what stands in the shared buffer; a full socket's rest is kept for later."""
+        """Send the shared buffer; keep what a full socket does not accept."""
         cdef AnswerBuffer out = self.plane.out
         cdef int64_t size = out.size + out.slice_bytes
         cdef int outcome
@@ -245,7 +244,7 @@ cdef class Outbox(AnswerSink):
         return 0
 
     def lose(self, int outcome):
-        """The answers cannot be ended: drop the connection; nothing of it is sent any more."""
+        """The answers cannot be completed: drop the connection without sending more."""
         if outcome == SEND_SHORT:
             self.plane.server.closing(
                 self, "a segment file became shorter while it was being sent")
@@ -255,7 +254,7 @@ cdef class Outbox(AnswerSink):
             self.transport.abort()
 
     cdef int keep(self, AnswerBuffer out) except -1:
-        """The socket is full, or others go first: keep what it has not taken, and watch it."""
+        """The socket is full, or others go first: keep the rest, and watch the socket."""
         cdef int64_t rest = unsent(out)
         cdef AnswerBuffer kept = out
         if out.slices and not pin_files(out, self.plane.pins):
@@ -281,15 +280,15 @@ cdef class Outbox(AnswerSink):
         return 0
 
     cdef int watch(self) except -1:
-        """Have the loop tell when the socket takes more; the transport watches its own
-        descriptor for reading, so it is a duplicate that is watched here.
+        """Have the loop report when the socket accepts more. The transport watches its own
+        descriptor for reading, so this watches a duplicate.
         """
         self.writer = os.dup(self.fd)
         self.plane.server.add_writer(self.writer, self.write_more)
         return 0
 
     def write_more(self):
-        """The socket takes more: send what was kept, then go on with the requests."""
+        """The socket accepts more: send the kept bytes, then continue with the requests."""
         cdef AnswerBuffer out
         cdef int outcome
         cdef int64_t before
@@ -319,13 +318,13 @@ cdef class Outbox(AnswerSink):
         self.end_unsent()
 
     def write_on(self):
-        """What comes next is in memory, or could not be read in: go on when the socket can."""
+        """The next data is in memory, or could not be read: continue when the socket is ready."""
         self.progress_ms = now_ms()                 # it was not the peer that was waited for
         if self.writer >= 0:
             self.plane.server.add_writer(self.writer, self.write_more)
 
     cdef int end_unsent(self) except -1:
-        """All that was kept is sent."""
+        """All kept bytes are sent."""
         self.forget_unsent()
         self.end_leaving(False)
         if self.closed:
@@ -346,7 +345,7 @@ cdef class Outbox(AnswerSink):
     # ---- how long it took ----
 
     cdef int take_time(self, TimedRequest timed, bint leaves) except -1:
-        """Its answer is next in order; or it has none."""
+        """Its answer is next in order, or it has none."""
         cdef int64_t now = now_us()
         timed.us[BEHIND] += now - timed.mark_us
         timed.mark_us = now
@@ -356,7 +355,7 @@ cdef class Outbox(AnswerSink):
         return self.end_time(timed, now, False)
 
     cdef int end_leaving(self, bint lost) except -1:
-        """All answers that were given are sent, or never will be."""
+        """All existing answers are sent, or never will be."""
         cdef int64_t now = now_us()
         cdef TimedRequest timed
         for timed in self.leaving:
@@ -366,7 +365,7 @@ cdef class Outbox(AnswerSink):
         return 0
 
     cdef int end_time(self, TimedRequest timed, int64_t now, bint lost) except -1:
-        """The request is over: count it, and have it told where somebody wants to know."""
+        """The request has ended: count it, and report it if it was chosen or slow."""
         cdef RequestTimes times = self.plane.times
         times.finish(timed, now, lost)
         if times.tell is not None and times.is_told(timed):
@@ -374,7 +373,7 @@ cdef class Outbox(AnswerSink):
         return 0
 
     cdef int lose_times(self, list slots) except -1:
-        """The connection is gone, and with it the answers that were not sent."""
+        """The connection is gone: drop the answers that were not sent."""
         cdef Slot slot
         for slot in slots:
             if slot.timed is not None:
@@ -387,11 +386,11 @@ cdef class Outbox(AnswerSink):
 
     @property
     def is_closed(self):
-        """Whether nothing more is answered."""
+        """Whether no more answers are sent."""
         return self.closed
 
     def close(self):
-        """Close after what is written has been sent."""
+        """Close after the written bytes are sent."""
         self.closed = True
         if self.transport is None:
             return
@@ -406,7 +405,7 @@ cdef class Outbox(AnswerSink):
             f"{self.plane.max_elements} elements (kstore.request.max.elements)")
 
     cdef int fail(self, str reason) except -1:
-        """Close the connection and tell the operator why."""
+        """Close the connection and report why to the operator."""
         self.flush()
         self.plane.server.closing(self, reason)
         self.close()

@@ -1,4 +1,4 @@
-# Produce requests that came together and have one write.
+# Produce requests that arrived together and share one write.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -16,8 +16,8 @@ cdef class ProduceRuns:
     cdef list requests              # ProduceRequest: read into by each run
     cdef readonly int64_t runs
     cdef int serve(self, DataPlane plane) except -1
-    # Appends and answers the requests at the beginning of data, if there are more than one that go
-    # together; returns the bytes used, 0: the first has to be handled by itself.
+    # Appends and answers the requests at the beginning of data, if several of them fit together;
+    # returns the bytes used, 0: the first must be handled alone.
     cdef Py_ssize_t take(self, RequestPaths sink, uint8_t* data, Py_ssize_t size) except -1
     cdef bint read(
         self, uint8_t* data, Py_ssize_t size, RequestHead* head, ProduceRequest request) except -1

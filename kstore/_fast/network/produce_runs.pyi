@@ -1,7 +1,7 @@
-"""Produce requests that came together and have one write; see produce_runs.pyx."""
+"""Produce requests that arrived together and share one write; see produce_runs.pyx."""
 
 class ProduceRuns:
-    """The small Produce requests of one connection that stand behind each other."""
+    """Consecutive small Produce requests of one connection."""
 
     runs: int
-    """How many writes had the batches of several requests."""
+    """The number of writes with the batches of several requests."""

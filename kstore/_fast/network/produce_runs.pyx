@@ -1,10 +1,10 @@
-"""Produce requests that a connection has sent without waiting for the answers: those of one read
-that go to one partition, one small batch each, are appended by one write.
+"""Pipelined Produce requests of a connection: requests of one read to one partition, with one small
+batch each, are appended by one write.
 
-A write of 16 KB costs 9 us, one of five such batches 25. Each request is judged by itself, and has
-its own answer, as if it had come alone; the order of a log is that of the requests. What is not as
-plain as that (several partitions, compression, transactions, acks=0, quotas, injected faults) is
-left to the way of a single request.
+A write of 16 KB costs 9 us, a write of five such batches 25 us. Each request is checked and
+answered as if it were alone, and the order in the log is that of the requests. Other requests
+(several partitions, compression, transactions, acks=0, quotas, injected faults) are handled one by
+one.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -29,12 +29,12 @@ from kstore._fast.record.buffer cimport load_int32
 cdef enum:
     PRODUCE = 0
     HEAD_BYTES = 12                         # of a frame: its size, API key, version, id
-    LARGEST_BYTES = 32 * 1024               # larger batches gain little
+    LARGEST_BYTES = 32 * 1024               # larger batches save little
     MOST_BYTES = 128 * 1024                 # of one write
 
 
 cdef inline Py_ssize_t small_produce(const uint8_t* data, Py_ssize_t size) noexcept:
-    """The size of the whole Produce request at data; 0: there is none, or it is large."""
+    """The size of the complete Produce request at data; 0: there is none, or it is large."""
     cdef int64_t frame
     if size < HEAD_BYTES or data[4] or data[5] != PRODUCE:
         return 0
@@ -43,7 +43,7 @@ cdef inline Py_ssize_t small_produce(const uint8_t* data, Py_ssize_t size) noexc
 
 
 cdef bint same_place(ProduceRequest one, ProduceRequest other) noexcept:
-    """Whether two requests go to one partition, and are of one version."""
+    """Whether two requests have the same partition and version."""
     return (
         one.version == other.version
         and one.topics[0].name.size == other.topics[0].name.size
@@ -54,13 +54,13 @@ cdef bint same_place(ProduceRequest one, ProduceRequest other) noexcept:
 
 
 cdef class ProduceRuns:
-    """The small Produce requests of one connection that stand behind each other."""
+    """Consecutive small Produce requests of one connection."""
 
     def __cinit__(self):
         self.requests = [ProduceRequest() for _ in range(MAX_PIECES)]
 
     cdef int serve(self, DataPlane plane) except -1:
-        """Be the one of this plane, whose part it is from now on."""
+        """Become the ProduceRuns of this plane."""
         self.path = plane.produce
         self.api = &plane.apis[PRODUCE]
         self.max_elements = plane.max_elements
@@ -114,7 +114,7 @@ cdef class ProduceRuns:
             self.answer(sink, &heads[i], request, partition, &pieces[i], failed)
             if timed is not None and slots == len(sink.slots) == 0 \
                     and sink.plane.times.tell is None:
-                timed.copies += 1           # answered as the one before it: no time of its own
+                timed.copies += 1           # answered like the one before it: no separate time
                 continue
             timed = sink.begin_time(&heads[i], pieces[i].size)
             timed.mark_us += i * append_us
@@ -125,7 +125,7 @@ cdef class ProduceRuns:
     cdef bint read(
         self, uint8_t* data, Py_ssize_t size, RequestHead* head, ProduceRequest request
     ) except -1:
-        """Whether the request is as plain as a run's has to be."""
+        """Whether the request is plain enough for a run."""
         cdef WireReader r
         begin_reading(&r, data, size, self.max_elements)
         head.api_key = read_int16(&r)
@@ -144,7 +144,7 @@ cdef class ProduceRuns:
             and (request.acks == 1 or request.acks == -1))
 
     cdef Partition find(self, RequestPaths sink, ProduceRequest request):
-        """Where its batch goes; None: that, or the state of this broker, is not plain."""
+        """The partition of its batch; None: the request or the broker's state is not plain."""
         cdef ProducePath path = self.path
         cdef TopicEntry entry
         cdef Partition partition
@@ -168,7 +168,7 @@ cdef class ProduceRuns:
         return partition
 
     cdef bint append(self, Partition partition, AppendPiece* pieces, int count) except -1:
-        """Append them; False: the write has failed."""
+        """Append them; False if the write failed."""
         cdef int64_t end = partition.core.log_end_offset
         cdef int i
         self.runs += 1
@@ -191,7 +191,7 @@ cdef class ProduceRuns:
         self, RequestPaths sink, RequestHead* head, ProduceRequest request, Partition partition,
         AppendPiece* piece, bint failed
     ) except -1:
-        """Answer one of them, at once or when its followers have it."""
+        """Answer one of them, at once or when the followers have it."""
         cdef AnswerBuffer out = sink.buffer_for_answer()
         cdef Py_ssize_t start = begin_answer(out, head.correlation_id, head.flexible_answer)
         cdef Py_ssize_t error_at, tags_at

@@ -1,4 +1,4 @@
-# The paths on which the requests of a connection are answered.
+# The paths that answer the requests of a connection.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -24,15 +24,15 @@ cdef struct RequestHead:
 cdef class RequestPaths(Outbox):
     cdef readonly object listener
     cdef readonly str client_host
-    cdef public str principal               # who asks: User:ANONYMOUS, until it is known
-    cdef object known_rights                # its principal's, as of the rules that these two say:
-    cdef object rights_among                # a look-up table that is another one after each change
+    cdef public str principal               # the client's; User:ANONYMOUS until it is known
+    cdef object known_rights                # the principal's rights, for these two:
+    cdef object rights_among                # a lookup table, replaced at each change
     cdef object rights_of                   # the principal
-    cdef int64_t read_us                    # when the newest bytes came
-    cdef TimedRequest timed                 # the request that is held, whose time goes on; or None
-    cdef int muted                          # no request is handled until unmute(); why, as bits
+    cdef int64_t read_us                    # when the newest bytes arrived
+    cdef TimedRequest timed                 # the held request, whose time continues; or None
+    cdef int muted                          # no requests until unmute(); the reasons, as bits
     cdef bint admission                     # nor until admitted(): the first one waits for it
-    cdef public object quotas               # who charges clients (charge, begin, spent), or None
+    cdef public object quotas               # applies quotas (charge, begin, spent), or None
     cdef readonly bytes client_id           # of the last request, while there are quotas
     cdef readonly bytes hello               # body of the last ApiVersions request
     cdef readonly int16_t hello_version

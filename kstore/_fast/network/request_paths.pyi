@@ -1,19 +1,18 @@
-"""The paths on which the requests of a connection are answered; see request_paths.pyx."""
+"""The paths that answer the requests of a connection; see request_paths.pyx."""
 
 from typing import Any
 
 from kstore._fast.network.outbox import Outbox
 
 class RequestPaths(Outbox):
-    """How one connection's requests are answered."""
+    """Answers the requests of one connection."""
 
     listener: str
     client_host: str
     principal: str
-    """Who asks: ``User:ANONYMOUS`` where nobody has to show it, or has yet."""
+    """The client's principal: ``User:ANONYMOUS`` before or without authentication."""
     quotas: Any
-    """Who charges clients by their quotas (runtime/client_throttles.py); None while there are none.
-    """
+    """Applies the quotas of clients (runtime/client_throttles.py); None while there are none."""
     client_id: bytes | None
     """Of the last request, while there are quotas."""
     @property
@@ -25,14 +24,14 @@ class RequestPaths(Outbox):
         """Its version."""
 
     def greet(self, body: bytes, version: int) -> None:
-        """Keep the body of an ApiVersions request, and what it asks for (`extended`); asked for
-        once, it holds for the connection.
+        """Keep the body of an ApiVersions request, and whether it asks for extensions
+        (`extended`), which then apply to the connection until its end.
         """
 
     def hold(self) -> None:
-        """For whoever is asked for an answer: have the request handled once more, after
-        `admitted`, and none behind it before.
+        """Called by a handler: handle the request again after `admitted`, and no later request
+        before it.
         """
 
     def note_denied(self, api_key: int, right: int, resource_type: int, name: bytes) -> None:
-        """Have it logged that an operation, by its bit, was denied."""
+        """Log that an operation (its bit) was denied."""

@@ -1,9 +1,9 @@
-"""The paths on which the requests of a connection are answered: Produce and Fetch never leave C;
-an answer that holds since the last change of the image is kept; every other request is handed to
-the server (dispatch), which may park it.
+"""The paths that answer the requests of a connection. Produce and Fetch never leave C. An answer
+that stays valid until the image changes is cached. All other requests go to the server (dispatch),
+which may park them.
 
-Rights and quotas of who asks are looked up here. Frames are connection.pyx's, the order of the
-answers outbox.pyx's.
+The client's rights and quotas are looked up here. connection.pyx reads frames; outbox.pyx keeps the
+order of answers.
 """
 
 from libc.stdint cimport int16_t, uint8_t
@@ -28,7 +28,7 @@ cdef enum:
     MAX_CACHED_KEY_BYTES = 4096
     FIRST_FLEXIBLE_VERSIONS = 3     # of ApiVersions
     EXTENSION_FIELDS_TAG = 23202
-    NOTED_BYTES = 64 * 1024         # who takes less of a turn need not be told of the next
+    NOTED_BYTES = 64 * 1024         # below that it is not called in the next turn
     NOTED_PART = 4                  # and so much of its time
 
 
@@ -37,16 +37,16 @@ cdef inline bint tells_leaders(int api_key) noexcept:
 
 
 cdef class RequestPaths(Outbox):
-    """How one connection's requests are answered."""
+    """Answers the requests of one connection."""
 
     def note_denied(self, int api_key, object right, int resource_type, bytes name):
-        """Have it logged that an operation, by its bit, was denied."""
+        """Log that an operation (its bit) was denied."""
         self.plane.authorizer.on_denied(
             self.principal, self.client_host, right.bit_length() - 1, resource_type,
             name.decode("utf-8", "replace"), api_key)
 
     def greet(self, bytes body, int16_t version):
-        """Keep the body of an ApiVersions request, and what it asks for."""
+        """Keep the body of an ApiVersions request, and whether it asks for extensions."""
         cdef WireReader r
         self.hello = body
         self.hello_version = version
@@ -59,7 +59,7 @@ cdef class RequestPaths(Outbox):
             self.extended = True
 
     cdef int end_read(self) except -1:
-        """Others go first once it has used up its share of the turn, in bytes or in time."""
+        """Whether others go first: its share of the turn is used up, in bytes or time."""
         cdef bint all_of_it = self.taken_bytes >= self.plane.share() \
             or self.spent_us >= self.plane.turn_us
         if all_of_it:
@@ -70,7 +70,7 @@ cdef class RequestPaths(Outbox):
         return 0
 
     cdef int serve(self, RequestHead* head, WireReader* r) except -1:
-        """Answer the request, or park it; and take its time."""
+        """Answer the request, or park it; and measure its time."""
         cdef TimedRequest timed = self.timed
         cdef Py_ssize_t slots = len(self.slots)
         cdef Py_ssize_t out_bytes = self.plane.out.size
@@ -83,7 +83,7 @@ cdef class RequestPaths(Outbox):
         return self.end_local(timed, slots, out_bytes)
 
     cdef TimedRequest begin_time(self, RequestHead* head, Py_ssize_t size):
-        """A request that is handled from now on."""
+        """A request begins."""
         cdef RequestTimes times = self.plane.times
         cdef TimedRequest timed = TimedRequest.__new__(TimedRequest)
         timed.api_key = head.api_key
@@ -103,8 +103,8 @@ cdef class RequestPaths(Outbox):
     cdef int end_local(
         self, TimedRequest timed, Py_ssize_t slots, Py_ssize_t out_bytes
     ) except -1:
-        """It was handled: it is answered, parked, or has to come once more. ``slots`` and
-        ``out_bytes``: how many answers waited, and how much stood in the buffer, before.
+        """It was handled: it is answered, parked, or must be handled again. ``slots`` and
+        ``out_bytes``: the waiting answers, and the bytes in the buffer, before it.
         """
         cdef int64_t now = now_us()
         cdef Slot slot
@@ -146,8 +146,8 @@ cdef class RequestPaths(Outbox):
         return self.handle_other(head, r, out)
 
     cdef int charge(self, int api_key, int64_t size, AnswerBuffer out, Py_ssize_t at) except -1:
-        """Take a request's or an answer's size into account: a client that is over its quota is
-        told so in the answer, and has to wait.
+        """Count the size of a request or answer: a client over its quota gets the throttle
+        time in the answer, and must wait.
         """
         cdef int32_t wait_ms = self.quotas.charge(self, api_key, size)
         if wait_ms > 0:
@@ -157,7 +157,7 @@ cdef class RequestPaths(Outbox):
         return 0
 
     cdef object rights(self):
-        """What who asks may do; None: everything."""
+        """The client's rights; None: all."""
         authorizer = self.plane.authorizer
         if authorizer is None:
             return None
@@ -216,7 +216,7 @@ cdef class RequestPaths(Outbox):
     cdef int park_produce(
         self, RequestHead* head, AnswerBuffer out, Py_ssize_t start
     ) except -1:
-        """An answer that waits for followers; and for the disk, where that is asked for."""
+        """An answer that waits for followers, and for the disk if configured."""
         cdef list appended = self.plane.produce.appended
         cdef AnswerBuffer answer = out
         if out is self.plane.out:
@@ -255,20 +255,20 @@ cdef class RequestPaths(Outbox):
         return 0
 
     def hold(self):
-        """For whoever is asked for an answer: have the request handled once more, after
-        `admitted`, and none behind it before.
+        """Called by a handler: handle the request again after `admitted`, and no later request
+        before it.
         """
         self.admission = True
 
     cdef int hold_request(self, int place) except -1:
-        """The request stays where it was read to, and comes once more when it is admitted."""
+        """The request stays in the buffer, and is handled again when it is admitted."""
         self.plane.apis[place].requests -= 1
         self.admission = True
         return 0
 
     cdef int handle_other(self, RequestHead* head, WireReader* r, AnswerBuffer out) except -1:
-        """An answer that holds since the last change of the image, or the server's, now
-        or later.
+        """A cached answer, which is valid until the image changes, or the server's, now or
+        later.
         """
         cdef Py_ssize_t size = r.end - r.p
         cdef bytes body = (<const char*>r.p)[:size]

@@ -1,4 +1,4 @@
-"""How long the parts of each request take; see request_times.pyx."""
+"""The time of each request, by parts; see request_times.pyx."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ class TimedRequest:
     api_version: int
     correlation_id: int
     client_id: bytes | None
-    """What the client calls itself; None while no request is told."""
+    """The client's id; None while no request is reported."""
     size_bytes: int
     """Of the request, without its header."""
     ended_us: int
@@ -21,11 +21,11 @@ class TimedRequest:
     lost: bool
     """Its connection ended before the answer was sent."""
     chosen: int
-    """Bit 0 and 1: chosen by this chance of `RequestTimes.set_chance`."""
+    """Bits 0 and 1: chosen by this choice of `RequestTimes.set_chance`."""
     slow: bool
     """It took `RequestTimes.slow_us` or longer."""
     def part_us(self, name: str) -> int:
-        """How long it was in a part; "total": in all."""
+        """The time in a part; "total": all parts."""
 
     def parts(self) -> dict[str, int]:
         """All parts by name, and "total"."""
@@ -35,17 +35,17 @@ class RequestTimes:
 
     tell: Callable[[Any, TimedRequest], object] | None
     """Called with the connection and a request that was chosen or slow, in the next turn of the
-    loop; None: nobody is told.
+    loop; None: no reports.
     """
     slow_us: int
-    """Requests that take so long are told; 0: none. What a Fetch, JoinGroup or SyncGroup waits for
-    others does not count, since its client asked for that.
+    """Requests that take this long are reported; 0: none. The time that a Fetch, JoinGroup or
+    SyncGroup waits for others does not count, since its client asked for that.
     """
     def set_chance(self, choice: int, rate: float) -> None:
-        """Choose so many of all requests, 0 to 1, for choice 0 or 1: those have its bit."""
+        """Set the share (0 to 1) of requests that get the bit of choice 0 or 1."""
 
     def by_api(self) -> dict[int, dict[str, tuple[int, int, list[int]]]]:
-        """API key -> part -> (sum in microseconds, how many, how many in each bucket). Bucket n
-        has those of less than 2 ** n microseconds that no earlier bucket has; the last has all
-        longer ones.
+        """API key -> part -> (sum in microseconds, number, numbers by bucket). Bucket n has those
+        of less than 2 ** n microseconds that are in no earlier bucket; the last has all longer
+        ones.
         """

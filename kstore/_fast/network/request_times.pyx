@@ -1,8 +1,8 @@
-"""How long the parts of each request take: counted by API for the metrics, and told to the request
-log and to traces for requests that were chosen by chance or were slow.
+"""The time of each request, by parts: counted by API for the metrics, and reported to the request
+log and traces for requests that were chosen at random or were slow.
 
-The connection says when a part ends. Nothing here writes a log, and nothing is kept of a request
-that is over.
+The connection reports the end of each part. This module writes no log and keeps no finished
+request.
 """
 
 cimport cython
@@ -22,7 +22,7 @@ cdef enum:
 
 
 cdef inline bint waits_by_design(int api_key) noexcept nogil:
-    """Whether a client asks with this API to wait for others: that does not make it slow."""
+    """Whether requests of this API wait for others, which does not make them slow."""
     return api_key == FETCH or api_key == JOIN_GROUP or api_key == SYNC_GROUP
 
 
@@ -44,14 +44,14 @@ cdef class TimedRequest:
     """One request, and its parts in microseconds."""
 
     cdef int answered(self) noexcept:
-        """Its answer is there."""
+        """Its answer is complete."""
         cdef int64_t now = now_us()
         self.us[DISK if self.on_disk else REMOTE] += now - self.mark_us
         self.mark_us = now
         return 0
 
     def part_us(self, str name):
-        """How long it was in a part; "total": in all."""
+        """The time in a part; "total": all parts."""
         return self.us[PARTS_BY_NAME.index(name)]
 
     def parts(self):
@@ -71,15 +71,15 @@ cdef class RequestTimes:
             free(self.apis[place])
 
     def set_chance(self, int choice, double rate):
-        """Choose so many of all requests, 0 to 1, for choice 0 or 1: those have its bit."""
+        """Set the share (0 to 1) of requests that get the bit of choice 0 or 1."""
         if not 0 <= choice < CHOICES or not 0 <= rate <= 1:
             raise ValueError(f"choice {choice} at a rate of {rate}: 0 or 1, at 0 to 1")
         self.chances[choice] = <uint32_t>min(rate * 4294967296.0, 4294967295.0)
 
     def by_api(self):
-        """API key -> part -> (sum in microseconds, how many, how many in each bucket). Bucket n
-        has those of less than 2 ** n microseconds that no earlier bucket has; the last has all
-        longer ones.
+        """API key -> part -> (sum in microseconds, number, numbers by bucket). Bucket n has those
+        of less than 2 ** n microseconds that are in no earlier bucket; the last has all longer
+        ones.
         """
         cdef ApiTimes* api
         cdef int place, part
@@ -95,7 +95,7 @@ cdef class RequestTimes:
         return found
 
     cdef int choose(self, TimedRequest timed) except -1:
-        """Let chance say who is told of the request."""
+        """Choose at random whether the request is reported."""
         cdef int choice
         for choice in range(CHOICES):
             if self.chances[choice]:
@@ -107,7 +107,7 @@ cdef class RequestTimes:
         return 0
 
     cdef int finish(self, TimedRequest timed, int64_t now, bint lost) except -1:
-        """The request is over: count it."""
+        """The request has ended: count it."""
         cdef ApiTimes* api = self.apis[timed.place]
         cdef int part
         if api == NULL:
@@ -126,7 +126,7 @@ cdef class RequestTimes:
         return 0
 
     cdef bint is_told(self, TimedRequest timed) noexcept:
-        """Whether somebody wants to know of a request that is over."""
+        """Whether a finished request must be reported."""
         cdef int64_t own_us = timed.us[TOTAL]
         if waits_by_design(timed.api_key):
             own_us -= timed.us[REMOTE]

@@ -1,4 +1,4 @@
-"""A uvloop event loop on a clock; see watched_loop.pyx."""
+"""A uvloop event loop whose calls are timed; see watched_loop.pyx."""
 
 import uvloop
 

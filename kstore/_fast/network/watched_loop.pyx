@@ -1,8 +1,8 @@
-"""A uvloop event loop whose callbacks run on a LoopWatch's clock. uvloop tells nobody what it
-calls, so what it is given to call is wrapped.
+"""A uvloop event loop whose callbacks are timed by a LoopWatch. uvloop does not report its calls,
+so the callbacks are wrapped.
 
-What uvloop calls by itself is not seen: it accepts connections and writes what a socket had no room
-for. Reads of connections are timed where they end (connection.pyx).
+uvloop's own work is not timed: it accepts connections and writes what a socket did not accept.
+connection.pyx times reads of connections.
 """
 
 import uvloop
@@ -24,7 +24,7 @@ class WatchedLoop(uvloop.Loop):
 
     def call_soon(self, callback, *args, context=None):
         """As asyncio's. Tasks and futures come here, too."""
-        if context is None and not args:            # as most are; the rest costs as much again
+        if context is None and not args:            # the usual case; the rest doubles the cost
             return base_call_soon(self, self._run, callback)
         return base_call_soon(self, self._run, callback, *args, context=context)
 

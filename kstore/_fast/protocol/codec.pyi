@@ -1,4 +1,4 @@
-"""Decodes Kafka protocol messages by plan. No message is known by name."""
+"""Decodes Kafka protocol messages by plan; it knows no message by name."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ def decode_prefix(
     plan: Plan, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = -1
 ) -> tuple[Any, int]:
     """Decode one message at offset; return it and the offset after it. Raises ProtocolError, also
-    where its arrays have more than max_elements elements together (-1: no limit).
+    if its arrays have more than max_elements elements in all (-1: no limit).
     """
 
 class Decoding:
-    """One large message, decoded in steps: whoever holds the event loop gives others their turn
-    between them.
+    """One large message, decoded in steps, so that the event loop can do other work between
+    them.
     """
 
     message: Any
-    """Whole once `step` has said so."""
+    """Complete when `step` has returned True."""
 
     def __init__(self, plan: Plan, buffer: bytes, max_elements: int) -> None: ...
     def step(self, elements: int) -> bool:
-        """Decode about so many more elements; whether the message is whole. Raises ProtocolError as
-        `decode_prefix` does.
+        """Decode about that many more elements; returns whether the message is complete. Raises
+        ProtocolError like `decode_prefix`.
         """

@@ -1,7 +1,7 @@
 # Decodes Kafka protocol messages by plan: every primitive type, nullable, compact and tagged forms
 # (encoder.pyx encodes them). It knows no message by name and reads no schema; the plans come from
-# schema.py. Every reader compares the bytes it needs with the bytes left before it advances or
-# allocates, and counts the elements of arrays: one of a byte or two becomes an object of a hundred.
+# schema.py. Every reader compares the bytes that it needs with the remaining bytes before it
+# advances or allocates, and counts array elements: one of a byte or two becomes an object of 100.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -36,7 +36,7 @@ cdef extern from *:
         return ((PyTypeObject*)cls)->tp_new((PyTypeObject*)cls, no_arguments, NULL);
     }
     """
-    # An instance without its __init__ run: decode sets every field itself.
+    # An instance without a call of __init__: decode sets every field.
     object kstore_new(object cls, object no_arguments)
 
 cdef tuple NO_ARGUMENTS = ()
@@ -45,14 +45,14 @@ cdef object from_bytes = int.from_bytes
 cdef object IS_SAFE = ZERO_UUID.is_safe
 
 cdef enum:
-    MAX_STRING = 32767               # bytes; Kafka's, for compact strings too
+    MAX_STRING = 32767               # bytes; Kafka's limit, also for compact strings
 
 cdef struct Cursor:
     const uint8_t* p
     const uint8_t* end
     const uint8_t* base              # start of source, when source is an immutable bytes object
     PyObject* source                 # borrowed; NULL: records must be copied
-    Py_ssize_t room                  # elements of arrays, and tagged fields, that may still come
+    Py_ssize_t room                  # array elements and tagged fields that are still allowed
 
 
 cdef object decode_raw(Plan plan, const uint8_t* p, const uint8_t* end, const uint8_t** next):
@@ -113,8 +113,8 @@ cdef inline int need(FieldPlan field, Cursor* c, Py_ssize_t size) except -1:
     return 0
 
 
-# The length or count in front of a variable field; -1 is null. Checked against sign and
-# nullability, and count * unit against what is left, so that what follows may be allocated.
+# The length or count before a variable field; -1 is null. Checks sign and nullability, and count *
+# unit against the remaining bytes, so that the caller may allocate.
 cdef Py_ssize_t read_length(
         FieldPlan field, Cursor* c, int width, Py_ssize_t unit, bint nullable) except -2:
     cdef uint32_t raw
@@ -134,7 +134,7 @@ cdef Py_ssize_t read_length(
         need(field, c, 4)
         length = load_int32(c.p)
         c.p += 4
-    if length < 0:                          # any negative one is null, as in Kafka
+    if length < 0:                          # any negative value is null, as in Kafka
         if not nullable:
             raise ProtocolError(f"{field.where}: is null, which this version does not allow")
         return -1
@@ -177,7 +177,7 @@ cdef object read_blob(FieldPlan field, Cursor* c, int kind):
     if kind == KIND_STRING:
         if length > MAX_STRING:
             raise ProtocolError(f"{field.where}: a string of {length} bytes; {MAX_STRING} may be")
-        # As in Kafka: what is not UTF-8 becomes the replacement character.
+        # As in Kafka: bytes that are not UTF-8 become the replacement character.
         return PyUnicode_DecodeUTF8(<char*>p, length, "replace")
     if kind == KIND_RECORDS and c.source != NULL:
         start = p - c.base
@@ -212,7 +212,7 @@ cdef object read_fixed(FieldPlan field, Cursor* c, int kind):
     return number
 
 
-# Whether a struct follows; it does where it is not nullable, or is an array's element.
+# Whether a struct follows; always if it is not nullable, or is an array's element.
 cdef bint read_presence(FieldPlan field, Cursor* c) except -1:
     cdef int8_t present
     if not field.nullable or field.kind != KIND_STRUCT:
@@ -260,7 +260,7 @@ cdef object read_struct(Plan plan, Cursor* c):
     return message
 
 
-# What stands behind a struct's fields, and what does not stand on the wire at all.
+# The tagged fields after a struct's fields, and the fields that are not in this version.
 cdef int end_struct(Plan plan, object message, Cursor* c) except -1:
     set_defaults(plan, message)
     if plan.flexible:
@@ -294,8 +294,8 @@ cdef uint32_t read_tag_number(Plan plan, Cursor* c) except? 0xFFFFFFFFU:
     return value
 
 
-# Unknown tags are kept as bytes, so that a message passed on loses nothing. The order of tags is
-# not checked, as in Kafka; of a repeated tag the last one counts.
+# Unknown tags are kept as bytes, so that a forwarded message loses nothing. The order of tags is
+# not checked, as in Kafka; the last of repeated tags counts.
 cdef int read_tags(Plan plan, object message, Cursor* c) except -1:
     cdef Py_ssize_t count = read_tag_count(plan, c)
     cdef const uint8_t* outer
@@ -315,13 +315,13 @@ cdef Py_ssize_t read_tag_count(Plan plan, Cursor* c) except -1:
         raise ProtocolError(
             f"{plan.cls.__name__}: {count} tagged fields do not fit in the {c.end - c.p} bytes "
             "left")
-    count = max(count, 0)                   # a negative count is none, as in Kafka
+    count = max(count, 0)                   # a negative count means none, as in Kafka
     take(plan.cls.__name__, c, count)
     return count
 
 
-# The field whose value is the next tag's: the cursor ends with it until `end_tag`. None where
-# nobody knows the tag, whose bytes are then kept.
+# The field of the next tag: until `end_tag`, the cursor ends with its value. None for an unknown
+# tag, whose bytes are kept.
 cdef FieldPlan begin_tag(Plan plan, object message, Cursor* c, const uint8_t** outer):
     cdef uint32_t tag = read_tag_number(plan, c)
     cdef uint32_t size = read_tag_number(plan, c)
@@ -358,13 +358,13 @@ cdef FieldPlan find_tag(Plan plan, uint32_t tag):
 
 
 cdef class Decoding:
-    """One large message, decoded in steps: whoever holds the event loop gives others their turn
-    between them."""
+    """One large message, decoded in steps, so that the event loop can do other work between
+    them."""
 
     cdef bytes source
     cdef Cursor cursor
-    cdef list levels                 # from the message down to what is being read
-    cdef readonly object message     # whole once `step` has said so
+    cdef list levels                 # from the message down to the current value
+    cdef readonly object message     # complete when `step` has returned True
 
     def __init__(self, Plan plan not None, bytes buffer not None, Py_ssize_t max_elements):
         self.source = buffer
@@ -377,7 +377,7 @@ cdef class Decoding:
         self.message = self.enter(plan)
 
     def step(self, Py_ssize_t elements):
-        """Decode about so many more elements; whether the message is whole."""
+        """Decode about that many more elements; whether it is complete."""
         cdef Level level
         cdef FieldPlan field
         while self.levels and elements > 0:
@@ -406,7 +406,7 @@ cdef class Decoding:
         self.levels.append(level)
         return level.whole
 
-    # A field of a message; of an array or a struct with arrays, only where it begins.
+    # A field of a message; for an array or a struct with arrays, only its beginning.
     cdef int read_field(self, object message, FieldPlan field) except -1:
         cdef Level inner
         cdef Py_ssize_t count
@@ -430,7 +430,7 @@ cdef class Decoding:
         self.levels.append(inner)
         return 0
 
-    # A struct whose fields are read: its tagged ones are, too, or follow in steps.
+    # A struct whose fields are read: reads its tagged fields, too, or prepares steps for them.
     cdef int end(self, Level level) except -1:
         cdef Level tags
         cdef Py_ssize_t count
@@ -447,7 +447,7 @@ cdef class Decoding:
             self.levels.append(tags)
         return 0
 
-    # The end of the tag before, then the next one.
+    # The end of the previous tag, then the next one.
     cdef int read_tag(self, Level level) except -1:
         if level.field is not None:
             end_tag(level.field, &self.cursor, level.outer)

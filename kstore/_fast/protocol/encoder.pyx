@@ -36,13 +36,13 @@ INT_MIN[:] = [0, -128, -32768, 0, -2147483648, 0, INT64_MIN]
 INT_MAX[:] = [1, 127, 32767, 65535, 2147483647, 4294967295, 9223372036854775807]
 
 cdef enum:
-    LARGE_RECORDS = 8192             # below it a copy costs less than one more piece
+    LARGE_RECORDS = 8192             # below it a copy is cheaper than another piece
 
 cdef struct Out:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t capacity
-    PyObject* pieces                 # borrowed list that takes large records as they are, or NULL
+    PyObject* pieces                 # borrowed list for large records (not copied), or NULL
     Py_ssize_t total                 # bytes in pieces
 
 
@@ -83,8 +83,8 @@ def encode_frame(Plan plan, object message, Plan header_plan, object header):
 
 
 def encode_pieces(Plan plan, object message, Plan header_plan, object header):
-    """As encode_frame, in pieces: large records fields stand among them as the objects that they
-    are, not copied."""
+    """As encode_frame, in pieces: large records fields are pieces of their own and are not
+    copied."""
     cdef Out out
     cdef list pieces = []
     begin(&out, <PyObject*>pieces)
@@ -97,7 +97,7 @@ def encode_pieces(Plan plan, object message, Plan header_plan, object header):
         out.total += out.size - 4
         if out.total > 0x7FFFFFFF:
             raise ProtocolError(f"{plan.cls.__name__}: {out.total} bytes do not fit in a frame")
-        # The first piece is new, and nobody else's yet.
+        # The first piece is new; no one else has a reference yet.
         store_int32(<uint8_t*>PyBytes_AS_STRING(pieces[0]), <int32_t>out.total)
         return pieces
     finally:
@@ -170,7 +170,7 @@ cdef int write_blob(FieldPlan field, object value, Out* out, int kind) except -1
     return write_part(value, out, kind)
 
 
-# Bytes behind their length: large records as a piece of their own.
+# A length and its bytes; large records are a separate piece.
 cdef int write_part(object value, Out* out, int kind) except -1:
     cdef Py_buffer view
     PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
@@ -221,12 +221,12 @@ cdef int write_fixed(FieldPlan field, object value, Out* out, int kind) except -
     return 0
 
 
-# Whether a struct follows: where it may be null, that is told in front of it.
+# Whether a struct follows: a nullable struct has this before it.
 cdef bint write_presence(FieldPlan field, object value, Out* out) except -1:
     if not field.nullable or field.kind != KIND_STRUCT:
         return True
     reserve(out, 1)
-    # Null is -1 as a byte in line, and 0 as a varint in a tag: Kafka's generator has it so.
+    # Null is the byte -1 in a message, and the varint 0 in a tag, as in Kafka's generator.
     out.data[out.size] = 1 if value is not None else 0 if field.tagged else 0xFF
     out.size += 1
     return value is not None
@@ -254,7 +254,7 @@ cdef int write_array(FieldPlan field, object value, Out* out) except -1:
     return 0
 
 
-# The elements to be written behind the count; None for a null array.
+# Writes the count; returns the elements that follow, or None for a null array.
 cdef list begin_array(FieldPlan field, object value, Out* out):
     if value is None:
         if not field.nullable:
@@ -338,8 +338,7 @@ cdef object first(tuple item):
     return item[0]
 
 
-# The size of a tagged value stands in front of it and is a varint: the value is moved up when the
-# size is known.
+# The size of a tagged value is a varint before it: the value is moved when the size is known.
 cdef int write_tagged(FieldPlan field, object value, Out* out) except -1:
     cdef Py_ssize_t start = out.size
     cdef Py_ssize_t size
@@ -355,11 +354,11 @@ cdef int write_tagged(FieldPlan field, object value, Out* out) except -1:
 
 
 cdef class Encoding:
-    """One large message, encoded in steps: whoever holds the event loop gives others their turn
-    between them. Nobody changes the message meanwhile."""
+    """One large message, encoded in steps, so that the event loop can do other work between them.
+    The message must not change meanwhile."""
 
     cdef Out out
-    cdef list levels                 # from the message down to what is being written
+    cdef list levels                 # from the message down to the current value
     cdef Py_ssize_t moved            # of the bytes
 
     def __cinit__(self):
@@ -373,7 +372,7 @@ cdef class Encoding:
         self.enter(plan, message)
 
     def step(self, Py_ssize_t elements):
-        """Encode about so many more elements; whether the message is whole."""
+        """Encode about that many more elements; whether it is complete."""
         cdef Level level = None
         try:
             while self.levels and elements > 0:
@@ -394,12 +393,12 @@ cdef class Encoding:
         return not self.levels
 
     def result(self):
-        """The message's bytes, once `step` has said that they are all there."""
+        """The message's bytes, after `step` has returned True."""
         return PyBytes_FromStringAndSize(<char*>self.out.data, self.out.size)
 
     @property
     def size(self):
-        """How many bytes there are."""
+        """The number of bytes."""
         return self.out.size
 
     def move(self, AnswerBuffer buffer not None, Py_ssize_t most):

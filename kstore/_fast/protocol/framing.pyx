@@ -1,5 +1,5 @@
 # Cuts a byte stream into Kafka's frames: a 32-bit length, then that many bytes. It decodes nothing.
-# A frame's buffer is allocated only as its bytes arrive (doubling): a lying length costs nothing.
+# A frame's buffer grows (doubling) only as its bytes arrive: a wrong length costs nothing.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -36,7 +36,7 @@ def frame_size(object data, int32_t max_frame_bytes, Py_ssize_t offset=0):
 
 
 cdef class FrameSplitter:
-    """Holds the bytes of an incomplete frame; never more than one frame's permitted size."""
+    """Holds the bytes of an incomplete frame, never more than the limit of one frame."""
 
     cdef uint8_t* data
     cdef Py_ssize_t size

@@ -1,5 +1,5 @@
-# Plans: what one message class looks like on the wire in one version. kstore/protocol/schema.py
-# compiles them; nothing else makes one.
+# Plans: the wire format of one message class in one version. Only kstore/protocol/schema.py creates
+# them.
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -31,15 +31,15 @@ cdef extern from *:
 
 cdef class FieldPlan:
     cdef readonly str name
-    cdef readonly str where          # "FetchRequest.topics", for error sentences
+    cdef readonly str where          # "FetchRequest.topics", for error messages
     cdef readonly int kind
     cdef readonly int element        # kind of an array's elements; KIND_ARRAY never
     cdef readonly bint nullable
     cdef readonly bint compact       # lengths are unsigned varints (flexible versions)
     cdef readonly Plan child         # of a struct, or of an array's struct elements
     cdef readonly object default
-    cdef readonly object factory     # makes the default anew, or None: the default is immutable
-    cdef object reference            # one default kept for comparison, made on first use
+    cdef readonly object factory     # creates the default, or None: the default is immutable
+    cdef object reference            # a default for comparison, created at first use
     cdef readonly bint tagged
     cdef readonly uint32_t tag
     cdef readonly Py_ssize_t min_size
@@ -54,8 +54,8 @@ cdef class Plan:
     cdef readonly bint flexible
     cdef readonly list fields        # FieldPlans on the wire in order
     cdef readonly list tagged        # FieldPlans in ascending order of tag
-    cdef readonly list absent        # FieldPlans not in this version: decode gives their defaults
-    cdef readonly list strict        # those of absent that encode refuses when not default
+    cdef readonly list absent        # FieldPlans not in this version: decode sets their defaults
+    cdef readonly list strict        # those of absent that encode refuses unless default
     cdef readonly Py_ssize_t min_size
     cdef readonly bint has_arrays    # among fields and tagged, or in their structs
     cdef readonly bint tagged_arrays # the same of tagged alone
@@ -66,5 +66,5 @@ cdef class Level:
     cdef object whole                # the message, or the list: what is filled, or written
     cdef Py_ssize_t place            # the next field, element or tag
     cdef Py_ssize_t count
-    cdef bint tags                   # what is read is behind the struct's fields
-    cdef const uint8_t* outer        # where the struct ends at most, while a tag is read
+    cdef bint tags                   # reading the tags after the struct's fields
+    cdef const uint8_t* outer        # the struct's limit, while a tag is read

@@ -1,10 +1,10 @@
-"""Plans: what a message class looks like on the wire in one version; made by schema.py only."""
+"""Plans: the wire format of a message class in one version; only schema.py creates them."""
 
 from collections.abc import Callable
 from typing import Any
 
 class FieldPlan:
-    """How one field stands on the wire in one version."""
+    """The wire format of one field in one version."""
 
     name: str
     where: str
@@ -60,10 +60,10 @@ class Plan:
     ) -> None: ...
 
 def initialize(message: Any, fields: list[FieldPlan], values: dict[str, Any]) -> None:
-    """Set every field of a new message: from values, or its default.
+    """Set every field of a new message to its value in values, or to its default.
 
     Unknown names raise TypeError.
     """
 
 def same_fields(left: Any, right: Any, names: tuple[str, ...]) -> bool:
-    """Whether two messages of one class have equal fields, unknown tags included."""
+    """Whether two messages of one class have equal fields, including unknown tags."""

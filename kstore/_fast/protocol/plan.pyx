@@ -1,5 +1,5 @@
-# Plans: what a message class looks like on the wire in one version, as data. schema.py compiles
-# them, codec.pyx runs them; here messages are also filled with defaults and compared.
+# Plans: the wire format of a message class in one version, as data. schema.py compiles them,
+# codec.pyx executes them; this module also fills messages with defaults and compares them.
 
 cdef extern from "Python.h":
     int PyObject_SetAttr(object o, object name, object value) except -1
@@ -12,7 +12,7 @@ COMPACT_MIN_SIZE[:] = [1, 1, 2, 2, 4, 4, 8, 8, 16, 1, 1, 1, 0, 1]
 
 
 cdef class FieldPlan:
-    """How one field stands on the wire in one version."""
+    """The wire format of one field in one version."""
 
     def __init__(self, str name, str where, int kind, int element, bint nullable, bint compact,
                  Plan child, object default, object factory, int tag):
@@ -82,11 +82,11 @@ cdef bint any_arrays(list fields):
 
 
 cdef class Level:
-    """How far one struct, one array or a struct's tagged fields are, of a message in steps."""
+    """The progress of a struct, an array or tagged fields of a message in steps."""
 
 
 def initialize(object message, list fields, dict values):
-    """Set every field of a new message: from values, or its default."""
+    """Set every field of a new message to its value or default."""
     cdef FieldPlan field
     cdef Py_ssize_t used = 0
     cdef Py_ssize_t given = len(values)
@@ -108,7 +108,7 @@ def initialize(object message, list fields, dict values):
 
 
 def same_fields(object left, object right, tuple names):
-    """Whether two messages of one class have equal fields, unknown tags included."""
+    """Whether two messages of one class have equal fields, including unknown tags."""
     for name in names:
         if PyObject_GetAttr(left, name) != PyObject_GetAttr(right, name):
             return False

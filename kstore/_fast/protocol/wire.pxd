@@ -1,8 +1,7 @@
-# Reading a request and writing an answer over raw memory: the primitive types of the Kafka
-# protocol, bounded.
-# A WireReader never reads past its end: the first field that does not fit sets `bad`, after which
-# every read gives
-# 0 or empty, so that a walk needs one check at its end. Knows no message.
+# Reads requests and writes answers in raw memory: the primitive types of the Kafka protocol, with
+# bounds checks. A WireReader never reads past its end. The first field that does not fit sets
+# `bad`, and then every read returns 0 or empty, so the caller needs only one check at the end. It
+# knows no message.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t, uint32_t
 from libc.string cimport memcpy
@@ -18,7 +17,7 @@ cdef struct WireReader:
     const uint8_t* p
     const uint8_t* end
     bint bad
-    int64_t room                            # elements of arrays that may still come
+    int64_t room                            # array elements that are still allowed
 
 
 cdef inline void begin_reading(
@@ -95,7 +94,7 @@ cdef inline WireBytes read_raw(WireReader* r, Py_ssize_t size) noexcept nogil:
     return out
 
 
-# A compact length or count, with Java's arithmetic: what is negative then is null.
+# A compact length or count, with Java's arithmetic: a negative result is null.
 cdef inline int32_t read_compact(WireReader* r) noexcept nogil:
     return <int32_t>(read_unsigned(r) - 1)
 
@@ -114,7 +113,7 @@ cdef inline WireBytes read_string(WireReader* r, bint flexible) noexcept nogil:
     return read_raw(r, size)
 
 
-# What a topic is named by: its id of 16 bytes, or its name.
+# A topic's id of 16 bytes, or its name.
 cdef inline WireBytes read_topic(WireReader* r, bint by_id, bint flexible) noexcept nogil:
     return read_raw(r, 16) if by_id else read_string(r, flexible)
 
@@ -130,8 +129,8 @@ cdef inline WireBytes read_bytes(WireReader* r, bint flexible) noexcept nogil:
     return read_raw(r, size)
 
 
-# An array's length; null counts as -1. Each element takes at least one byte, so a count above what
-# is left is bad, and so is one above the elements that may still come.
+# An array's length; null is -1. Each element has at least one byte, so a count above the remaining
+# bytes is bad, and so is one above the elements that are still allowed.
 cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
     cdef Py_ssize_t count = read_compact(r) if flexible else read_int32(r)
     if r.bad:
@@ -145,7 +144,7 @@ cdef inline Py_ssize_t read_count(WireReader* r, bint flexible) noexcept nogil:
     return count
 
 
-# The same where null is not allowed.
+# The same if null is not allowed.
 cdef inline Py_ssize_t read_some(WireReader* r, bint flexible) noexcept nogil:
     cdef Py_ssize_t count = read_count(r, flexible)
     if count < 0:
@@ -158,7 +157,7 @@ cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
     cdef int32_t count, i
     if not flexible:
         return
-    count = <int32_t>read_unsigned(r)       # a negative one is none, as in Kafka
+    count = <int32_t>read_unsigned(r)       # a negative value means none, as in Kafka
     for i in range(count):
         read_unsigned(r)
         read_raw(r, <Py_ssize_t>read_unsigned(r))
@@ -166,8 +165,8 @@ cdef inline void skip_tags(WireReader* r, bint flexible) noexcept nogil:
             return
 
 
-# Reads all tagged fields and returns the wanted one's number of 1 or 4 bytes; -1 where it is not
-# there. A field of another size is bad.
+# Reads all tagged fields and returns the number (1 or 4 bytes) of the wanted one; -1 if it is
+# absent. A field of another size is bad.
 cdef inline int64_t read_number_tag(
     WireReader* r, bint flexible, uint32_t wanted, Py_ssize_t size
 ) noexcept nogil:
@@ -191,17 +190,17 @@ cdef inline int64_t read_number_tag(
     return value
 
 
-# A growing run of bytes to be sent. `room` first, then as many `put` as it was asked for.
+# Growing memory to send. Call `room` first, then `put` for up to that many bytes.
 cdef class AnswerBuffer:
     cdef uint8_t* data
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
-    cdef Py_ssize_t sent            # what the socket took
-    # Slices of files that belong between its bytes (sending.pxd), in the order of their places.
+    cdef Py_ssize_t sent            # the bytes that the socket accepted
+    # Slices of files to send between its bytes (sending.pxd), ordered by place.
     cdef list slices                # or None
     cdef int64_t slice_bytes        # of them all, unsent
     cdef int64_t earlier_bytes      # of those of earlier answers in this buffer
-    cdef bint takes_slices          # its reader is a socket and comes next
+    cdef bint takes_slices          # its reader is a socket, and it is next in order
     cdef int clear(self) except -1
     cdef int grow(self, Py_ssize_t n) except -1
     cdef int shrink(self, Py_ssize_t capacity) except -1
@@ -250,7 +249,7 @@ cdef inline void put_count(AnswerBuffer b, Py_ssize_t count, bint flexible) noex
         put_int32(b, <int32_t>count)
 
 
-# Takes up to 5 bytes beside the string; size -1 is null.
+# Takes up to 5 bytes more than the string; size -1 is null.
 cdef inline void put_string(
     AnswerBuffer b, const uint8_t* data, Py_ssize_t size, bint flexible
 ) noexcept:

@@ -1,11 +1,11 @@
-"""The answer buffer, a growing run of bytes that goes to a socket or a transport; see wire.pyx."""
+"""The answer buffer: growing memory that is sent to a socket or a transport; see wire.pyx."""
 
 from typing import Self
 
 from typing_extensions import Buffer
 
 class AnswerBuffer:
-    """Bytes to be sent; the buffer protocol shows what the socket has not taken yet."""
+    """Bytes to send; the buffer protocol exports those that the socket has not accepted yet."""
 
     def __new__(cls, capacity: int = 512) -> Self: ...
     def write(self, data: Buffer) -> None:

@@ -1,7 +1,6 @@
-"""The answer buffer: a growing run of bytes that goes to a socket, or to a transport as a buffer
-object.
+"""The answer buffer: growing memory that is sent to a socket, or to a transport as a buffer object.
 
-It knows no message and no connection; wire.pxd holds the readers and writers over it.
+It knows no message and no connection; wire.pxd has the readers and writers.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -10,7 +9,7 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 
 
 cdef class AnswerBuffer:
-    """Bytes to be sent; the buffer protocol shows what the socket has not taken yet."""
+    """Bytes to send; the buffer protocol exports those that the socket has not accepted yet."""
 
     def __cinit__(self, Py_ssize_t capacity=512):
         self.data = <uint8_t*>malloc(capacity)

@@ -1,6 +1,6 @@
-# Arrow's C data and C stream interface, without any Arrow library: trees of buffers go out as
-# capsules that DuckDB, Polars, pyarrow and others import. It knows nothing of records, and imports
-# nothing that others export.
+# Arrow's C data and C stream interfaces, without an Arrow library: exports trees of buffers as
+# capsules that DuckDB, Polars, pyarrow and others import. It knows no records, and imports no
+# capsules.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -104,7 +104,7 @@ def stream_capsule(fields, arrays):
     return capsule
 
 
-# ---- children, of schemas as of arrays ----
+# ---- children of schemas and arrays ----
 
 cdef int _fill_children(children, Node* out) except -1:
     cdef Py_ssize_t i, count = len(children)
@@ -142,7 +142,7 @@ cdef int _fill_schema(field, ArrowSchema* out) except -1:
     out.name = field.name
     out.flags = FLAG_NULLABLE if field.nullable else 0
     out.release = _release_schema
-    Py_INCREF(field)                    # its bytes are what format and name point at
+    Py_INCREF(field)                    # format and name point to its bytes
     out.private_data = <void*>field
     return _fill_children(field.children, out)
 
@@ -166,7 +166,7 @@ cdef int _fill_array(array, ArrowArray* out) except -1:
     if held == NULL:
         raise MemoryError
     out.private_data = held
-    out.release = _release_array        # from here on what is held is given back
+    out.release = _release_array        # from here on, release frees what is held
     out.length = array.length
     out.null_count = array.nulls
     out.buffers = held.buffers
@@ -226,7 +226,7 @@ cdef int _get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
         array = next(source.arrays, None)
         if array is not None:
             _fill_array(array, out)
-    except BaseException as error:      # whatever it is, the consumer says it: nobody else can
+    except BaseException as error:      # any exception: only the consumer can report it
         if out.release != NULL:
             out.release(out)
         return _failed(source, error)
@@ -234,9 +234,9 @@ cdef int _get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
 
 
 cdef int _failed(_Source source, error) noexcept:
-    # An exception in here would give 0 to the consumer, for which the stream has then ended.
+    # An exception in here would return 0 to the consumer, which means the end of the stream.
     if isinstance(error, KeyboardInterrupt):
-        PyErr_SetInterrupt()            # the consumer makes an error of its own of it
+        PyErr_SetInterrupt()            # the consumer raises its own error with it
     try:
         source.error = (str(error) or type(error).__name__).encode("utf-8", "replace")
     except BaseException:
@@ -248,7 +248,7 @@ cdef const char* _get_last_error(ArrowArrayStream* stream) noexcept with gil:
     return (<_Source>stream.private_data).error
 
 
-# Files and connections, of a stream that was not read to its end. What they fail with is printed.
+# Closes files and connections of a stream that was not read to its end; prints their errors.
 cdef void _close(_Source source) noexcept:
     close = getattr(source.arrays, "close", None)
     if close is not None:
@@ -261,7 +261,7 @@ cdef void _release_stream(ArrowArrayStream* stream) noexcept with gil:
     cdef PyObject* error
     cdef PyObject* trace
     stream.release = NULL
-    # The consumer may be on its way out with an exception, which must outlive what is called here.
+    # The consumer may be handling an exception, which must survive the calls here.
     PyErr_Fetch(&kind, &error, &trace)
     _close(source)
     Py_DECREF(source)

@@ -8,7 +8,7 @@ cdef enum:
     BATCH_CRC_START = 21            # the CRC covers attributes .. end
     MAGIC_V2 = 2
 
-cdef enum:                          # where the header's fields lie
+cdef enum:                          # the positions of the header's fields
     BATCH_LENGTH_AT = 8
     BATCH_LEADER_EPOCH_AT = 12
     BATCH_MAGIC_AT = 16
@@ -29,21 +29,21 @@ cdef enum:                          # attributes
     CONTROL_MASK = 0x20
     DELETE_HORIZON_MASK = 0x40
 
-# What a check found; 0 is fine. batch.pyx gives each a name and a sentence (STATUS_NAMES), and its
-# Kafka error code.
+# The result of a check; 0 is valid. batch.pyx has a name, a message (STATUS_NAMES) and a Kafka
+# error code for each.
 cdef enum BatchStatus:
     BATCH_OK = 0
-    BATCH_TRUNCATED = 1             # fewer bytes than the header or its length says
-    BATCH_BAD_LENGTH = 2            # length smaller than a header or above the limit given
+    BATCH_TRUNCATED = 1             # fewer bytes than a header, or than its length
+    BATCH_BAD_LENGTH = 2            # length smaller than a header or above the limit
     BATCH_BAD_MAGIC = 3
     BATCH_BAD_CRC = 4
     BATCH_BAD_ATTRIBUTES = 5        # unknown compression
     BATCH_BAD_COUNT = 6  # records count and last offset delta disagree, or zero or negative
     BATCH_BAD_OFFSET_DELTA = 7      # offset deltas are not 0..n-1
-    BATCH_BAD_TIMESTAMP = 8  # max timestamp is not the largest of the records'; all else is good
+    BATCH_BAD_TIMESTAMP = 8  # max timestamp is not the largest of the records'; the rest is valid
     BATCH_BAD_RECORD = 9            # a record's framing (length, key, value, headers) does not fit
-    BATCH_BAD_PRODUCER = 10         # producer id, epoch and sequence do not go together
-    BATCH_BAD_COMPRESSION = 11      # cannot be decompressed, or to more than the bound
+    BATCH_BAD_PRODUCER = 10         # producer id, epoch and sequence do not fit together
+    BATCH_BAD_COMPRESSION = 11      # cannot be decompressed, or exceeds the limit
     BATCH_NOT_MONOTONIC = 12        # given-offset mode: base offset < expected
     BATCH_TOO_LARGE = 13            # size_bytes > limit
 
@@ -66,56 +66,56 @@ cdef struct BatchInfo:
 cdef int read_batch_header(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
 # One full pass over one batch: header, CRC, attributes, count, deltas, timestamps, framing,
-# producer fields. A compressed batch is checked up to its header and CRC here; is_compressed(out)
-# then says that validate_compressed (below) has to walk its records. BATCH_BAD_TIMESTAMP comes
-# last: all else is good and out.max_timestamp is the records' true maximum, so a caller may do as
-# Kafka does and put it right (assign_max_timestamp) instead of refusing the batch.
+# producer fields. For a compressed batch this checks only header and CRC; is_compressed(out) then
+# says that validate_compressed (below) must walk its records. BATCH_BAD_TIMESTAMP is the last
+# check: the rest is valid and out.max_timestamp is the records' true maximum, so a caller may
+# correct it as Kafka does (assign_max_timestamp) instead of refusing the batch.
 cdef int validate_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 # The same after check_batch, or where the CRC is known to be right and the header was read.
 cdef int validate_summed(const uint8_t* p, BatchInfo* out) noexcept nogil
 
-# The same walk over decompressed record bytes. Takes the GIL (cramjam); bounded by
+# The same walk over decompressed record bytes. Takes the GIL (cramjam); limited by
 # max_decompressed_bytes.
 cdef int validate_compressed(
     const uint8_t* p, BatchInfo* info, int64_t max_decompressed_bytes) except -1
 
-# The records of a compressed batch; InvalidBatchError, which names the batch's position, where they
-# can't be had.
+# The records of a compressed batch. Raises InvalidBatchError with the batch's position if they
+# can't be decompressed.
 cdef bytearray decompressed_records(
     const uint8_t* p, const BatchInfo* info, Py_ssize_t position)
 
-# Header and CRC alone (recovery, replicas): no walk over the records.
+# Only header and CRC (recovery, replicas): no walk over the records.
 cdef int check_batch(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
-# The walk alone: count records in p..end with offset deltas 0..count-1. max_timestamp is an output.
+# Only the walk: count records in p..end with offset deltas 0..count-1. max_timestamp is an output.
 cdef int walk_records(const uint8_t* p, const uint8_t* end, int32_t count, int64_t base_timestamp,
                       int64_t* max_timestamp) noexcept nogil
 
-# A walk that goes on where it stopped: how far it has come.
+# The state of a walk that can continue.
 cdef struct RecordWalk:
-    int32_t index                   # records so far; it begins with 0
+    int32_t index                   # records so far; starts at 0
     int64_t largest                 # timestamp delta
     bint keyless                    # a record had no key
 
-# Walks the whole records that stand in p..end, up to count of them in all; returns the bytes used.
+# Walks the complete records in p..end, up to count of them in all; returns the bytes used.
 cdef Py_ssize_t walk_some(const uint8_t* p, const uint8_t* end, int32_t count, RecordWalk* walk,
                           int* status) noexcept nogil
-# BATCH_BAD_TIMESTAMP, as validate_batch has it, where the largest delta does not give the maximum.
+# BATCH_BAD_TIMESTAMP, as in validate_batch, if the largest delta does not give the maximum.
 cdef int check_max_timestamp(BatchInfo* info, int64_t largest_delta) noexcept nogil
 
-# In place; neither field is under the CRC.
+# In place; the CRC covers neither field.
 cdef void assign_offset_and_epoch(uint8_t* p, int64_t base_offset,
                                   int32_t leader_epoch) noexcept nogil
-# In place, CRC made anew: LogAppendTime.
+# In place, with a new CRC: LogAppendTime.
 cdef void assign_log_append_time(uint8_t* p, int64_t timestamp_ms,
                                  int32_t size_bytes) noexcept nogil
-# In place, CRC made anew: CreateTime with the true maximum.
+# In place, with a new CRC: CreateTime with the true maximum.
 cdef void assign_max_timestamp(uint8_t* p, int64_t timestamp_ms, int32_t size_bytes) noexcept nogil
 
 # Kafka's error code for a BatchStatus (0 for BATCH_OK).
 cdef int16_t batch_error_code(int status) noexcept nogil
 
-# Writes all 61 bytes, CRC included; the records lie behind them already. info.crc is ignored.
+# Writes all 61 bytes, including the CRC; the records already follow them. info.crc is ignored.
 cdef void write_batch_header(uint8_t* p, const BatchInfo* info) noexcept nogil
 
 cdef inline bint is_compressed(const BatchInfo* info) noexcept nogil:

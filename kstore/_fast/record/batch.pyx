@@ -1,6 +1,6 @@
-# The record batch (magic 2): header, CRC, the walk over every record that proves its framing, and
-# in-place assignment of what a broker sets. It opens no file and makes no Python object; decoding
-# is records.pyx, building is builder.pyx, what Python sees of a batch is batch_view.pyx.
+# The record batch (magic 2): header, CRC, the walk that checks the framing of every record, and
+# in-place assignment of the fields that a broker sets. It opens no file and creates no Python
+# object; records.pyx decodes, builder.pyx builds, batch_view.pyx is the view for Python.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -21,9 +21,9 @@ from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     SMALLEST_RECORD = 7                 # length, attributes, two deltas, key, value, header count
-    PLAIN_BYTES = 14                    # that all numbers of a record without a key may have
+    PLAIN_BYTES = 14                    # the maximum size of all numbers of a record without a key
     NO_KEY = 1                          # the size -1
-    BEHIND_KEY_BYTES = 4                # that those behind a key may have
+    BEHIND_KEY_BYTES = 4                # the maximum size of the numbers after a key
     RELEASE_GIL_ABOVE = 32768
     LONGEST_VARINT = 5
 
@@ -106,7 +106,7 @@ cdef inline int _check_count(const BatchInfo* info) noexcept nogil:
     return BATCH_OK
 
 
-# Without a producer id, epoch and sequence mean nothing (clients send 0 or -1). A coordinator's
+# Without a producer id, epoch and sequence have no meaning (clients send 0 or -1). A coordinator's
 # batch may be transactional without a sequence, and control batches have none.
 cdef inline int _check_producer(const BatchInfo* info) noexcept nogil:
     if info.producer_id == -1:
@@ -138,7 +138,7 @@ cdef int validate_summed(const uint8_t* p, BatchInfo* out) noexcept nogil:
     return _check_max_timestamp(out, max_timestamp) if status == BATCH_OK else status
 
 
-# With LogAppendTime every record's time is the max timestamp, whatever its delta says.
+# With LogAppendTime every record's time is the max timestamp, regardless of its delta.
 cdef inline int _check_max_timestamp(BatchInfo* info, int64_t max_timestamp) noexcept nogil:
     if is_log_append_time(info) or info.max_timestamp == max_timestamp:
         return BATCH_OK
@@ -146,7 +146,7 @@ cdef inline int _check_max_timestamp(BatchInfo* info, int64_t max_timestamp) noe
     return BATCH_BAD_TIMESTAMP
 
 
-# A varint size and its bytes; -1 is null where nullable. Returns what follows, or NULL.
+# A varint size and its bytes; -1 is null if nullable. Returns the end, or NULL.
 cdef inline const uint8_t* _skip_bytes(const uint8_t* p, const uint8_t* end,
                                        int32_t least) noexcept nogil:
     cdef int32_t size
@@ -172,8 +172,8 @@ cdef const uint8_t* _skip_headers(const uint8_t* p, const uint8_t* end,
     return p
 
 
-# A zigzag varint of at most three bytes, all of which are there. Returns the bytes read, or 0: it
-# is longer.
+# A zigzag varint of at most three bytes, all of which exist. Returns the bytes read, or 0 if it is
+# longer.
 cdef inline int _read_short(const uint8_t* p, int32_t* out) noexcept nogil:
     cdef uint32_t raw = p[0]
     cdef int n = 1
@@ -189,8 +189,8 @@ cdef inline int _read_short(const uint8_t* p, int32_t* out) noexcept nogil:
     return n
 
 
-# As _walk_record, for most records: without headers, and with short numbers. False: that has to
-# look, and nothing was noted.
+# As _walk_record, for most records: without headers, and with short numbers. False: use
+# _walk_record; nothing was changed.
 cdef inline bint _walk_plain(const uint8_t* p, const uint8_t* stop,
                              RecordWalk* walk) noexcept nogil:
     cdef int32_t timestamp_delta, offset_delta, key_size, size
@@ -224,7 +224,7 @@ cdef inline bint _walk_plain(const uint8_t* p, const uint8_t* stop,
     return True
 
 
-# One record whose bytes are p..stop, behind its length.
+# One record whose bytes after the length are p..stop.
 cdef inline int _walk_record(const uint8_t* p, const uint8_t* stop,
                              RecordWalk* walk) noexcept nogil:
     cdef int64_t timestamp_delta

@@ -1,8 +1,8 @@
-# A batch in a buffer, as Python sees it.
+# A batch in a buffer, for Python.
 
 from kstore._fast.record.batch cimport BatchInfo
 
-# A batch's header and where it lies in the buffer that it keeps alive.
+# A batch's header and its position in the buffer, which it keeps alive.
 cdef class BatchView:
     cdef BatchInfo info
     cdef readonly Py_ssize_t position

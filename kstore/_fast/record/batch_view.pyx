@@ -1,6 +1,5 @@
-# Batches as Python sees them: views of a buffer's batches, the whole check of what a client built,
-# and the search for batches among damage. What a batch is, is batch.pyx's; records are
-# records.pyx's.
+# Batches for Python: views of a buffer's batches, the complete check of a client's batch, and the
+# search for batches in damaged data. batch.pyx has the format, records.pyx the records.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -15,7 +14,7 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.batch import DEFAULT_MAX_DECOMPRESSED_BYTES, InvalidBatchError
 
 
-# The whole check of one batch, decompression included.
+# The complete check of one batch, including decompression.
 cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info,
                        int64_t max_decompressed_bytes,
                        int64_t expected_offset) except -1:

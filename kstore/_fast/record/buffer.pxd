@@ -1,6 +1,6 @@
 # Big-endian and varint readers and writers over raw memory, shared by every module of _fast.
-# Fixed-width functions do not check bounds: the caller has compared pointer and end before (the
-# names say load/store). Varint readers take (pointer, end) and check before each byte they touch.
+# Fixed-width functions (load, store) do not check bounds: the caller has compared pointer and end.
+# Varint readers take (pointer, end) and check before each byte.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

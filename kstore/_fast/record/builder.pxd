@@ -1,14 +1,14 @@
-# Building record batches: one record at once into the caller's memory, or many into a growing
-# buffer that is used again after each batch.
+# Builds record batches: a single record in the caller's memory, or many in a growing buffer that is
+# reused for each batch.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-# Room that build_single needs, whatever the offset and timestamp. Sizes of -1 are null.
+# The room that build_single needs, for any offset and timestamp. Sizes of -1 are null.
 cdef inline Py_ssize_t single_batch_room(Py_ssize_t key_size, Py_ssize_t value_size) noexcept nogil:
     return 61 + 32 + (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0)
 
-# A whole batch of one record without headers, CRC included. Returns its size; the caller has made
-# room. A NULL key or value with size -1 is null. key_size + value_size < 2^31 - 200.
+# A complete batch of one record without headers, including the CRC. Returns its size; the caller
+# has made room. A NULL key or value with size -1 is null. key_size + value_size < 2^31 - 200.
 cdef Py_ssize_t build_single(
     uint8_t* into, int64_t base_offset, int32_t leader_epoch, int64_t timestamp,
     const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
@@ -32,7 +32,7 @@ cdef class RecordBatchBuilder:
     cdef public bint transactional
     cdef public bint control
 
-    # headers: encoded already (each: varint size, key, varint size, value), header_count of them.
+    # headers: already encoded (each: varint size, key, varint size, value), header_count of them.
     cdef int append_memory(self, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
                            Py_ssize_t value_size, int64_t timestamp, const uint8_t* headers,
                            Py_ssize_t headers_size, int32_t header_count) except -1
@@ -41,8 +41,8 @@ cdef class RecordBatchBuilder:
                             object headers) except -1
     # A record as users give it: a value, (key, value), (key, value, timestamp) or (.., headers).
     cdef int append_record(self, object record, int64_t default_timestamp) except -1
-    # All of a list of bytes, in an empty batch, in one tight loop. False, and nothing done: not all
-    # are bytes, or they may need more than limit bytes.
+    # All of a list of bytes, in an empty batch, in one tight loop. False, without effect, if not
+    # all are bytes, or if they may need more than limit bytes.
     cdef bint fill_values(self, list values, int64_t now, int64_t limit) except -1
     cdef int seal(self, int64_t base_offset, int32_t leader_epoch) except -1
     cdef int _reserve(self, Py_ssize_t more) except -1

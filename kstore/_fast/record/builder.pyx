@@ -1,5 +1,5 @@
-# Builds record batches: record framing, header, compression and CRC. It knows no clock (times are
-# given) and no limit but the format's own; who appends decides what is too large.
+# Builds record batches: record framing, header, compression and CRC. It reads no clock and has only
+# the format's limits; the caller decides what is too large.
 
 from collections.abc import Mapping
 
@@ -20,9 +20,9 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
     FIRST_ROOM = 2048
-    RECORD_OVERHEAD = 36  # length, attributes, two deltas, three sizes: at their longest
+    RECORD_OVERHEAD = 36  # length, attributes, two deltas, three sizes: their maximum
     LARGEST_BATCH = 0x7FFFFFFF - 256
-    LARGEST_VALUE_OVERHEAD = 19  # of a record that is a value alone
+    LARGEST_VALUE_OVERHEAD = 19  # of a record with only a value
 
 cdef int64_t NO_TIMESTAMP = -1
 PASS_HEADERS = "pass a list of (key, value) pairs, or a dict"
@@ -36,7 +36,7 @@ cdef inline uint8_t* _write_bytes(uint8_t* p, const uint8_t* data, Py_ssize_t si
     return p
 
 
-# A varint of a number that is not negative, one or two bytes without a loop.
+# A varint of a number >= 0; one or two bytes without a loop.
 cdef inline uint8_t* put_size(uint8_t* p, int32_t value) noexcept nogil:
     if value < 64:
         p[0] = <uint8_t>(value << 1)
@@ -48,7 +48,7 @@ cdef inline uint8_t* put_size(uint8_t* p, int32_t value) noexcept nogil:
     return p + write_varint(p, value)
 
 
-# A record of a value alone, whose timestamp is the batch's.
+# A record with only a value and the batch's timestamp.
 cdef inline uint8_t* write_value(
         uint8_t* p, int32_t offset_delta, const char* value, int32_t size) noexcept nogil:
     cdef int delta_size = 1 if offset_delta < 64 else varint_size(offset_delta)
@@ -157,7 +157,8 @@ cdef class RecordBatchBuilder:
         self.room = room
         return 0
 
-    # The usual case in one tight loop: a list of bytes that fit into one batch. False: another.
+    # The usual case in one tight loop: a list of bytes that fit into one batch. False: another
+    # case.
     cdef bint fill_values(self, list values, int64_t now, int64_t limit) except -1:
         cdef Py_ssize_t count = len(values)
         cdef Py_ssize_t room = BATCH_HEADER_SIZE + count * LARGEST_VALUE_OVERHEAD
@@ -342,8 +343,7 @@ cdef int _require_buffer(object part, str what) except -1:
     return 0
 
 
-# A header's key is text; bytes that are no UTF-8 travel as surrogate escapes, so that nothing is
-# lost.
+# A header's key is text; bytes that are not UTF-8 become surrogate escapes, so no byte is lost.
 cdef bytes _header_key(object key):
     if isinstance(key, str):
         return (<str>key).encode("utf-8", "surrogateescape")
@@ -352,7 +352,7 @@ cdef bytes _header_key(object key):
     raise TypeError(f"a header's key is {type(key).__name__}: pass str")
 
 
-# What users may pass as headers, as something with a length that gives pairs.
+# The user's headers, as a sized iterable of pairs.
 cpdef object header_rows(object headers):
     if type(headers) is list or type(headers) is tuple:
         return headers

@@ -14,9 +14,9 @@ cdef enum:
     WANT_HEADERS = 16
     WANT_TIMESTAMP_TYPE = 32                # int32: 0 CreateTime, 1 LogAppendTime
     WANT_MICROSECONDS = 64                  # timestamps in Spark's unit
-    WANT_RECORD = 31                        # what a record has of its own, in Kafka's units
+    WANT_RECORD = 31                        # the record's own columns, in Kafka's units
 
-# Memory that grows, and that Python sees through the buffer protocol (read-only) once it is done.
+# Growing memory, which Python reads through the buffer protocol when it is complete.
 @cython.final
 cdef class ColumnMemory:
     cdef uint8_t* data
@@ -48,7 +48,7 @@ cdef class Columns:
     cdef readonly ColumnMemory timestamp_type
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value
-    cdef readonly ColumnMemory header_offsets  # int32, count + 1: where each record's headers begin
+    cdef readonly ColumnMemory header_offsets  # int32, count + 1: starts of the records' headers
     cdef readonly BinaryColumn header_key
     cdef readonly BinaryColumn header_value
     cdef readonly Py_ssize_t count
@@ -59,7 +59,7 @@ cdef class Columns:
     cdef int64_t end_ms
 
     cdef int _add_headers(self, const RecordFields* fields, Py_ssize_t position) except -1
-    # Room for all that the cursor's buffer may hold.
+    # Room for everything that the cursor's buffer may contain.
     cdef int reserve(self, BatchCursor cursor) except -1
     cdef bint is_even(self)
     cdef int _make_room(self, Py_ssize_t count) except -1
@@ -75,4 +75,4 @@ cdef class ColumnReader:
     cdef BatchCursor cursor
     cdef int wanted
     cdef object times                       # (first, end) in ms, or None
-    cdef object failure                     # what ended the reading, told after the records before
+    cdef object failure                     # the error that ended it, raised after the rest

@@ -1,5 +1,5 @@
-# Records as columns in Arrow's memory layout, without a Python object per record. It knows the
-# layout only: kstore/record/arrow.py makes pyarrow objects of it.
+# Records as columns in Arrow's memory layout, without a Python object per record. It has only the
+# layout: kstore/record/arrow.py creates pyarrow objects.
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -85,7 +85,7 @@ cdef class BinaryColumn:
             self.offsets.grow(4)
         return self.put(data, size)
 
-    # As add, where the offsets have room.
+    # As add, if the offsets have room.
     cdef int put(self, const uint8_t* data, Py_ssize_t size) except -1:
         if size > 0:
             if self.data.size + size > 0x7FFFFFFF:
@@ -148,7 +148,7 @@ cdef class Columns:
                                     "the headers do not fit their record")
         return 0
 
-    # Room for what the headers announce, so that columns seldom move; never more than the bytes can
+    # Room for the counts in the headers, so that columns seldom move; never more than the bytes can
     # hold.
     cdef int reserve(self, BatchCursor cursor) except -1:
         cdef const uint8_t* first = cursor.start + cursor.position
@@ -195,7 +195,7 @@ cdef class Columns:
         self.timestamp.size += 8
         return 0
 
-    # Whether no column has a part of a record that was given up.
+    # Whether no column has a part of an abandoned record.
     cdef bint is_even(self):
         cdef Py_ssize_t keys = self.count if self.wanted & WANT_KEY else 0
         cdef Py_ssize_t values = self.count if self.wanted & WANT_VALUE else 0

@@ -1,7 +1,7 @@
 # Kafka's compression types (gzip, snappy in xerial's framing, lz4 frames, zstd) by cramjam, which
-# is imported at first use: a broker that sees no compressed batch never loads it. Decompression
-# writes into a buffer that grows by steps up to the caller's bound, so a small bomb can't claim
-# more memory than the bound.
+# is imported at first use: a broker without compressed batches never loads it. Decompression
+# writes into a buffer that grows by steps up to the caller's limit, so a small bomb can't use
+# more memory than the limit.
 
 from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
@@ -37,7 +37,7 @@ cdef object _library():
 
 cdef inline object _readable(const uint8_t* data, Py_ssize_t size):
     if size == 0:
-        return b""                          # the library is not made for a NULL address
+        return b""                          # the library does not accept a NULL address
     return PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
 
 
@@ -54,7 +54,7 @@ cdef int64_t _little_endian(const uint8_t* p, int size) noexcept nogil:
     return low
 
 
-# What the frame itself says it holds (the low 32 bits), or -1. A hint for the first buffer only.
+# The size that the frame claims (the low 32 bits), or -1. Only a hint for the first buffer.
 cdef int64_t _declared_size(int codec, const uint8_t* p, Py_ssize_t size) noexcept nogil:
     cdef int flag
     cdef int at
@@ -85,8 +85,8 @@ cdef bytearray _decompress_frames(object module, int codec, const uint8_t* data,
         try:
             got = module.decompress_into(source, into)
         except _library().DecompressionError as error:
-            # A full buffer and bad data are one exception: only the largest buffer tells them
-            # apart.
+            # A full buffer and bad data raise the same exception: only the largest buffer
+            # distinguishes them.
             if room >= max_bytes:
                 raise CompressionError(
                     f"cannot be decompressed to at most {max_bytes} bytes: {error}") from error
@@ -138,7 +138,7 @@ cdef bytearray _decompress_snappy(const uint8_t* data, Py_ssize_t size, int64_t 
         into = PyByteArray_FromStringAndSize(NULL, block)
         _snappy_block(module, data, size, into, 0, block)
         return into
-    # First the sizes, then the blocks: one buffer, exactly as large as needed.
+    # First the sizes, then the blocks: one buffer of the exact size.
     p += XERIAL_HEADER_SIZE
     while p < end:
         length = load_int32(p) if end - p >= 4 else -1
@@ -187,7 +187,7 @@ cdef bytes _compress_snappy(const uint8_t* data, Py_ssize_t size):
     return b"".join(parts)
 
 
-# level < 0 is the codec's own default; zstd has negative levels, and -1 alone is its default.
+# level < 0 is the codec's default; zstd has negative levels, and only -1 is its default.
 cdef object compress_memory(int codec, int level, const uint8_t* data, Py_ssize_t size):
     cdef object source = _readable(data, size)
     if codec == COMPRESSION_GZIP:

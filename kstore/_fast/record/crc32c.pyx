@@ -1,5 +1,5 @@
-# CRC-32C for record batches. The work is in crc32c_impl.h, which picks the CPU's instructions at
-# import; this module gives it to the other modules of _fast (crc32c.pxd) and to Python.
+# CRC-32C for record batches. crc32c_impl.h has the code and chooses the CPU's instructions at
+# import; this module exports it to the other modules of _fast (crc32c.pxd) and to Python.
 
 from libc.stdint cimport uint8_t, uint32_t
 from kstore._fast.record.memory cimport MemoryView, view_of

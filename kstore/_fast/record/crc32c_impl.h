@@ -1,6 +1,6 @@
-/* CRC-32C in C: the CPU's instructions where it has them, slicing tables where not. The choice is
- * made once, when the module is imported; nothing here needs compiler flags. The kernels work on
- * raw registers: kstore_crc32c_run adds the initial and final complement. */
+/* CRC-32C in C: with the CPU's instructions if it has them, otherwise with slicing tables. The
+ * choice is made once, when the module is imported, without compiler flags. The kernels work on raw
+ * registers: kstore_crc32c_run adds the initial and final complement. */
 
 #ifndef KSTORE_CRC32C_IMPL_H
 #define KSTORE_CRC32C_IMPL_H
@@ -13,7 +13,7 @@
 
 typedef uint32_t (*kstore_crc32c_fn)(uint32_t crc, const uint8_t *data, size_t size);
 
-/* Widths of one of three lanes; the wider ones hide the cost of joining the lanes. */
+/* Widths of one of three lanes; wider ones hide the cost of joining the lanes. */
 static const size_t kstore_crc32c_lanes[4] = {4096, 1024, 256, 64};
 static uint32_t kstore_crc32c_shift1[4]; /* moves a lane's register past one lane, ... */
 static uint32_t kstore_crc32c_shift2[4]; /* ... past two */
@@ -117,7 +117,7 @@ static int kstore_crc32c_has_hardware(void) {
     return (getauxval(AT_HWCAP) & (1ul << 7)) != 0; /* HWCAP_CRC32 */
 }
 
-/* Without a carry-less multiply (an extension of its own): bit by bit, paid for by wide lanes. */
+/* Without a carry-less multiply (a separate extension): bit by bit; wide lanes hide the cost. */
 static inline uint64_t kstore_crc32c_multiply(uint64_t value, uint32_t by) {
     uint64_t product = 0;
     for (; by; by &= by - 1) product ^= value << __builtin_ctz(by);
@@ -160,7 +160,7 @@ KSTORE_CRC32C_TARGET static uint32_t kstore_crc32c_hardware(
 
 static kstore_crc32c_fn kstore_crc32c_chosen = kstore_crc32c_portable;
 
-/* Called once at import, before any other function here. Returns the name of what was chosen. */
+/* Called once at import, before any other function here. Returns the name of the choice. */
 static const char *kstore_crc32c_init(void) {
     kstore_crc32c_make_table();
 #ifdef KSTORE_CRC32C_HARDWARE

@@ -1,5 +1,5 @@
-# The hash that Kafka's partitioner uses, and the choice of a partition under which keys move only
-# to new partitions when there are more of them.
+# The hash of Kafka's partitioner, and a choice of partitions that moves keys only to new partitions
+# when there are more of them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

@@ -13,7 +13,7 @@ cdef enum:
     SEED = 0x9747B28CU
 
 
-# Four bytes at a time, little-endian; the machines that kstore runs on are.
+# Four bytes at a time, little-endian, like the machines that kstore runs on.
 cdef uint32_t hash_bytes(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     cdef uint32_t h = <uint32_t>SEED ^ <uint32_t>size
     cdef uint32_t k
@@ -40,7 +40,7 @@ cdef uint32_t hash_bytes(const uint8_t* p, Py_ssize_t size) noexcept nogil:
 
 
 def murmur2(object data):
-    """The 32-bit hash, unsigned; equal to the Java client's."""
+    """The unsigned 32-bit hash, equal to the Java client's."""
     cdef Py_buffer view
     cdef uint32_t h
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -65,7 +65,7 @@ def string_hash(str text not None):
 
 
 def jump_partition(object data, int32_t partitions):
-    """The partition among so many under which keys only move to new partitions."""
+    """The partition of a key; with more partitions, keys move only to new ones."""
     if partitions < 1:
         raise ValueError(f"there are {partitions} partitions: pass at least 1")
     return jump_hash(<uint32_t>murmur2(data), partitions)
@@ -98,7 +98,7 @@ cdef uint64_t hash64(const uint8_t* p, Py_ssize_t size, uint64_t seed) noexcept 
 
 def hash64_column(object offsets, object data, object validity, Py_ssize_t first,
                   Py_ssize_t count, uint64_t seed):
-    """Each value's hash, eight bytes a value; null has one of its own, which depends on the
+    """Each value's hash, eight bytes per value; null has its own hash, which depends on the
     seed."""
     cdef MemoryView places = view_of(offsets)
     cdef MemoryView values = view_of(data) if data is not None else None

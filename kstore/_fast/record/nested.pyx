@@ -1,8 +1,8 @@
-"""Record batches that are the value of a record of another batch: found, checked, and signed anew
-where they lie, so that they can be appended without being copied.
+"""Record batches that are the value of a record of another batch: found, checked, and signed in
+place, so that they can be appended without a copy.
 
-Checksums of parts that lie behind one another are combined, so that the records are gone over once
-for the checksum of the batch around them and their own, old and new.
+Checksums of consecutive parts are combined, so one pass over the records gives the checksum of the
+outer batch and the old and new checksums of the batches in it.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -52,7 +52,7 @@ cdef void make_powers() noexcept nogil:
 make_powers()
 
 
-# The CRC-32C of two parts that lie behind one another.
+# The CRC-32C of two consecutive parts.
 cdef uint32_t combine(uint32_t first, uint32_t second, Py_ssize_t second_size) noexcept nogil:
     cdef uint64_t bits = <uint64_t>second_size * 8
     cdef uint32_t shift = 0x80000000U       # 1
@@ -75,14 +75,14 @@ cdef uint32_t crc_of(const uint8_t* p, uint32_t rest_crc, Py_ssize_t rest_size) 
         crc32c(p + BATCH_CRC_START, BATCH_HEADER_SIZE - BATCH_CRC_START), rest_crc, rest_size)
 
 
-# The CRC-32C of what lies behind the header of a batch whose checksum is right: combining is its
-# own inverse.
+# The CRC-32C of the bytes after the header of a batch whose checksum is right: combining is its own
+# inverse.
 cdef uint32_t rest_crc_of(const uint8_t* p, Py_ssize_t rest_size) noexcept nogil:
     return crc_of(p, load_uint32(p + BATCH_CRC_AT), rest_size)
 
 
-# What all bytes from p to end have as CRC-32C, if those before p have crc and the batches at
-# values..values_end have right checksums of their own.
+# The CRC-32C of all bytes from p to end, if the batches at values..values_end have the right
+# checksums.
 cdef uint32_t crc_around(
     const uint8_t* p, const uint8_t* values, const uint8_t* values_end, const uint8_t* end
 ) noexcept nogil:
@@ -98,8 +98,8 @@ cdef uint32_t crc_around(
     return combine(crc, crc32c(values_end, end - values_end), end - values_end)
 
 
-# The value of the record with this offset delta among the records in p..end; its size, -1 where
-# there is none, or another key, or no value.
+# The value of the record with this offset delta in p..end; returns its size, or -1 if there is no
+# such record, or it has another key or no value.
 cdef Py_ssize_t find_value(
     const uint8_t** p, const uint8_t* end, int64_t delta, const uint8_t* key, Py_ssize_t key_size
 ) noexcept nogil:

@@ -1,8 +1,7 @@
-"""Batches written anew in another compression: what a broker does where a topic's compression.type
-is not the producer's.
+"""Recompresses batches, for topics whose compression.type is not producer.
 
-A batch's records are compressed as one, so they stay as they are; only what lies around them
-changes. The log's own checks come after, so an unsound batch is left as it is, to be refused there.
+The records of a batch do not change; only their compression and the header do. The log checks
+batches afterwards, so an invalid batch is left unchanged and refused there.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -47,7 +46,7 @@ cdef bytearray recompressed(
 cdef int again(
     bytearray out, const uint8_t* p, BatchInfo info, int codec, int level, int64_t max_bytes
 ) except -1:
-    """Put one batch behind out, in the other codec."""
+    """Append one batch to out, in the other codec."""
     cdef object records
     cdef MemoryView view
     cdef Py_ssize_t begin = len(out)

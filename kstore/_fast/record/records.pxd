@@ -1,4 +1,4 @@
-# Reading records out of batches: the parser of one record, and the cursor that goes from batch to
+# Reads records from batches: the parser of one record, and the cursor that goes from batch to
 # batch.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -7,7 +7,7 @@ from kstore._fast.record.batch cimport BatchInfo
 from kstore._fast.record.batch_view cimport BatchView
 from kstore._fast.record.buffer cimport read_varint, read_varlong
 
-# Where one record's parts lie. Sizes of -1 are null.
+# The places of one record's parts. Sizes of -1 are null.
 cdef struct RecordFields:
     int64_t timestamp_delta
     int32_t offset_delta
@@ -19,8 +19,8 @@ cdef struct RecordFields:
     const uint8_t* headers
     const uint8_t* end              # of the record
 
-# One record at p; nothing at or after end is read. True, or False when its framing does not fit.
-# The headers' own framing is not walked: next_header does that.
+# One record at p; reads nothing from end on. False if its framing does not fit. It does not check
+# the framing of headers: next_header does.
 cdef inline bint parse_record(const uint8_t* p, const uint8_t* end,
                               RecordFields* out) noexcept nogil:
     cdef int32_t length
@@ -66,7 +66,7 @@ cdef struct HeaderFields:
     int32_t key_size
     int32_t value_size              # -1 is null
 
-# The header at p; returns what follows it, or NULL when it does not fit.
+# The header at p; returns its end, or NULL if it does not fit.
 cdef inline const uint8_t* next_header(
         const uint8_t* p, const uint8_t* end, HeaderFields* out) noexcept nogil:
     cdef int n = read_varint(p, end, &out.key_size)
@@ -81,8 +81,8 @@ cdef inline const uint8_t* next_header(
     return out.value + (out.value_size if out.value_size > 0 else 0)
 
 
-# Goes through the batches of a buffer that a reader may see; see records.pyi (decode) for what it
-# leaves out.
+# Goes through the batches of a buffer that a reader may see; records.pyi (decode) says what it
+# skips.
 cdef class BatchCursor:
     cdef readonly BatchView batch           # the current one
     cdef object view
@@ -94,7 +94,7 @@ cdef class BatchCursor:
     cdef int64_t max_decompressed_bytes
     cdef bint verify
     cdef bint control
-    cdef list aborted  # (first offset, producer id), falling, what is still to come
+    cdef list aborted  # (first offset, producer id), descending: those still to come
     cdef set aborting                       # producer ids with an open aborted transaction
     # The records of the current batch: p..stop, remaining of them.
     cdef const uint8_t* p

@@ -1,5 +1,6 @@
-# Records out of batches, lazily: a Record knows where its parts lie and makes Python objects when
-# asked. The walk goes batch by batch, so that a batch is checked and read while it is in the cache.
+# Reads records from batches, lazily: a Record knows the places of its parts and creates Python
+# objects on access. It goes batch by batch, so a batch is checked and read while in the CPU's
+# cache.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -60,7 +61,7 @@ cdef class BatchCursor:
             at = self.start + self.position
             status = read_batch_header(at, self.end, &info)
             if status == BATCH_TRUNCATED:
-                return False                # a partial batch at the end, as fetches have
+                return False                # a partial batch at the end, as in fetches
             if status == BATCH_OK and info.base_offset >= self.end_offset:
                 return False
             if status == BATCH_OK and info.base_offset + info.last_offset_delta < self.start_offset:
@@ -82,8 +83,8 @@ cdef class BatchCursor:
                 return True
             self.position += info.size_bytes
 
-    # Control batches unless asked for; batches of aborted transactions when the caller has named
-    # those.
+    # Skips control batches unless requested, and batches of the aborted transactions that the
+    # caller names.
     cdef bint _is_hidden(self, const BatchInfo* info) except -1:
         cdef int64_t last_offset = info.base_offset + info.last_offset_delta
         cdef const uint8_t* at
@@ -260,7 +261,7 @@ cdef class RecordSet:
         self.buffer = buffer
         self.options = options
         self.count = -1
-        BatchCursor(buffer, **options)      # a wrong option fails here, not at the first record
+        BatchCursor(buffer, **options)      # an invalid option fails here, not at the first record
 
     def __iter__(self):
         cdef RecordIterator iterator
@@ -330,7 +331,7 @@ cdef class RecordSet:
         return f"RecordSet({self.size_bytes} bytes, next offset {self.next_offset})"
 
 
-# A record's headers out of the bytes behind its value, the count first.
+# A record's headers, from the bytes after its value; the count comes first.
 def read_headers(bytes data not None, Py_ssize_t position):
     cdef const uint8_t* p = <const uint8_t*><char*>data
     cdef const uint8_t* end = p + len(data)

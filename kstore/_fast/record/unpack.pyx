@@ -1,10 +1,9 @@
-"""Compressed batches of clients: what they claim to hold, how much they may, and a look at their
-records through a window, so that neither a thread nor the loop holds more than a window and the
-largest record.
+"""Compressed batches of clients: their claimed size, its limit, and a check of their records
+through a window, so that a thread or the loop needs memory for only a window and the largest
+record.
 
-Who looks, and when, is kstore/broker/runtime/log_dirs/unpacking.py's; what a broker does with a bad
-batch, the log core's. Batches that a broker has accepted are decompressed as a whole
-(compression.pyx).
+kstore/broker/runtime/log_dirs/unpacking.py decides where and when batches are checked; the log core
+handles bad batches. Accepted batches are decompressed as a whole (compression.pyx).
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -27,10 +26,10 @@ from kstore._fast.record.compression import CompressionError
 
 cdef enum:
     WINDOW_BYTES = 65536
-    PIECE_BYTES = 32768             # taken from a stream at a time
-    # A batch may always hold so much; and so many times the topic's max.message.bytes, and its own
-    # size. Real records compress by less than 1:100; a producer whose batch holds more is told
-    # that it is too large, and splits it.
+    PIECE_BYTES = 32768             # read from a stream at a time
+    # A batch may always expand to this size, and to these multiples of max.message.bytes and of its
+    # own size. Real records compress by less than 1:100; a producer of a larger batch gets an error
+    # and splits it.
     LEAST_LIMIT_BYTES = 16777216
     MESSAGE_FACTOR = 32
     RATIO = 256
@@ -52,7 +51,7 @@ cdef int64_t max_unpacked_bytes(Py_ssize_t size, int64_t max_message_bytes) noex
     return min(max(least, <int64_t>size * RATIO), <int64_t>MAX_DECOMPRESSED_BYTES)
 
 
-# ---- what a payload claims ----
+# ---- the claimed size of a payload ----
 
 cdef inline int64_t _little_endian(const uint8_t* p, int size) noexcept nogil:
     cdef int64_t value = 0
@@ -93,7 +92,7 @@ cdef int64_t _snappy_bytes(const uint8_t* p, Py_ssize_t size) noexcept nogil:
 
 
 cdef int64_t _lz4_bytes(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Of frames, their blocks; a block has its frame's block size at most."""
+    """The sum over the frames' blocks, each at most the frame's block size."""
     cdef int64_t total = 0
     cdef int64_t block, largest
     cdef uint8_t flags
@@ -119,8 +118,8 @@ cdef int64_t _lz4_bytes(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef int64_t _zstd_bytes(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Of frames, their blocks: a raw or run-length one says what it holds, a compressed one holds
-    128 KB at most.
+    """The sum over the frames' blocks: a raw or run-length block has its size, a compressed one
+    has at most 128 KB.
     """
     cdef int64_t total = 0
     cdef int64_t block, size
@@ -159,7 +158,7 @@ cdef int64_t _zstd_bytes(const uint8_t* p, const uint8_t* end) noexcept nogil:
 # ---- streams ----
 
 cdef class Input:
-    """A payload in pieces: the libraries copy what they have not used yet."""
+    """A payload in pieces, because the libraries copy unused input."""
 
     cdef bytes data
     cdef Py_ssize_t at
@@ -182,7 +181,7 @@ cdef class Stream:
 
 
 cdef class GzipStream(Stream):
-    """One gzip member behind the other, as Java reads them."""
+    """Consecutive gzip members, as Java reads them."""
 
     cdef Input data
     cdef object rest
@@ -234,7 +233,7 @@ cdef class Lz4Stream(Stream):
 
 
 cdef class ZstdStream(Stream):
-    """Zstd frames; that the last one is whole was seen before (claimed_bytes)."""
+    """Zstd frames; claimed_bytes has checked that the last one is complete."""
 
     cdef object reader
 
@@ -248,7 +247,7 @@ cdef class ZstdStream(Stream):
 
 
 cdef class SnappyStream(Stream):
-    """The chunks of xerial's framing, each at once; or one bare block."""
+    """The chunks of xerial's framing, each as a whole; or one bare block."""
 
     cdef bytes data
     cdef Py_ssize_t at
@@ -270,7 +269,7 @@ cdef class SnappyStream(Stream):
             at = XERIAL_HEADER_SIZE
             if at == size:
                 return b""
-        length = load_int32(p + at)         # it fits: claimed_bytes has seen that
+        length = load_int32(p + at)         # it fits: claimed_bytes has checked that
         self.at = at + 4 + length
         return decompress_memory(COMPRESSION_SNAPPY, p + at + 4, length, MAX_DECOMPRESSED_BYTES)
 
@@ -303,10 +302,10 @@ cdef Stream _stream(int codec, bytes payload):
     return ZstdStream(payload)
 
 
-# ---- the look ----
+# ---- the check ----
 
 cdef class Verdict:
-    """What a look at one batch found."""
+    """The result of the check of one batch."""
 
     def __init__(self, int status=-1, int64_t max_bytes=AT_ONCE_BYTES):
         self.status = status
@@ -314,7 +313,7 @@ cdef class Verdict:
 
 
 cdef int _walk(Stream stream, BatchInfo* info, int64_t max_bytes, Verdict verdict) except -1:
-    """Walk the records through a window, which grows only for a record that does not fit."""
+    """Check the records through a window, which grows only for a record that does not fit."""
     cdef bytearray window = bytearray(WINDOW_BYTES)
     cdef MemoryView piece
     cdef RecordWalk walk
@@ -402,21 +401,21 @@ def limit(Py_ssize_t size_bytes, int64_t max_message_bytes):
     return max_unpacked_bytes(size_bytes, max_message_bytes)
 
 
-# ---- the look for a time ----
+# ---- the search for a time ----
 
 cdef struct TimeSearch:
     int64_t timestamp_ms            # and from which offset on
     int64_t start_offset
     bint append_time                # all records have the batch's largest timestamp
-    int64_t skip                    # bytes of a record that are not there yet
+    int64_t skip                    # missing bytes of a record
     int64_t offset                  # of the record that was found
     int64_t timestamp
     bint found
     bint bad
 
 
-# Goes over the records' heads in p..end; returns how much of it is done. What is left is a head
-# that is not whole yet.
+# Reads the records' heads in p..end; returns the number of bytes used. The rest is an incomplete
+# head.
 cdef Py_ssize_t scan_heads(
         const uint8_t* p, const uint8_t* end, BatchInfo* info, TimeSearch* search) noexcept nogil:
     cdef const uint8_t* begin = p

@@ -4,7 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kstore._fast.protocol.wire cimport WireReader
 
-# Where one partition's part of an answer lies, and what it says.
+# The position and the contents of one partition's part of an answer.
 cdef struct FetchedPart:
     int32_t index
     int16_t error
@@ -15,9 +15,9 @@ cdef struct FetchedPart:
     int32_t diverging_epoch                 # -1: it does not diverge
     int64_t diverging_end_offset
 
-# One partition of an answer; r.bad afterwards: it is cut short.
+# One partition of an answer; r.bad afterwards: it is truncated.
 cdef int read_part(WireReader* r, FetchedPart* part) noexcept
 cdef int read_part_tags(WireReader* r, FetchedPart* part) noexcept
 
-# How many of the bytes are whole batches; a partial one at the end is not for this time.
+# How many of the bytes are complete batches; a partial one at the end is ignored.
 cdef Py_ssize_t whole_batches(const uint8_t* data, Py_ssize_t size) noexcept nogil

@@ -1,1 +1,1 @@
-"""One partition's part of a Fetch answer, as a follower reads it; for the fetcher alone."""
+"""One partition's part of a Fetch answer, as a follower reads it; only for the fetcher."""

@@ -18,7 +18,7 @@ cdef Py_ssize_t whole_batches(const uint8_t* data, Py_ssize_t size) noexcept nog
     while size - at >= BATCH_PREFIX_SIZE:
         length = load_int32(data + at + BATCH_LENGTH_AT)
         if length <= 0 or BATCH_PREFIX_SIZE + length > size - at:
-            # A length that no batch has is for the append to refuse.
+            # The append refuses an invalid length.
             return size if length <= 0 else at
         at += BATCH_PREFIX_SIZE + length
     return at

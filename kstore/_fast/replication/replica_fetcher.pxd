@@ -7,7 +7,7 @@ from kstore._fast.log.append_queue cimport AppendJob
 from kstore._fast.replication.fetched_part cimport FetchedPart
 from kstore._fast.replication.replica_session cimport Followed, ReplicaSession
 
-# What came of one partition, appended by a thread.
+# The data of one partition, appended by a thread.
 cdef class ReplicaJob(AppendJob):
     cdef ReplicaFetcher fetcher
     cdef Followed followed
@@ -18,7 +18,7 @@ cdef class ReplicaFetcher(ReplicaSession):
     cdef object call_soon
     cdef object transport
     cdef int fd
-    cdef public bint durable                # what is copied is on the disk before it is told of
+    cdef public bint durable                # copied data is on disk before it is acknowledged
     cdef bint waits_for_disk
     cdef bint scheduled
     cdef int32_t answered
@@ -26,8 +26,8 @@ cdef class ReplicaFetcher(ReplicaSession):
     # the bytes received
     cdef uint8_t* data
     cdef Py_ssize_t capacity, start, end
-    cdef FrameMemory pinned                 # they, while threads append from them; or None
-    # the answer that is being worked through
+    cdef FrameMemory pinned                 # the same, while threads append from them; or None
+    # the answer that is being handled
     cdef bint in_frame
     cdef Py_ssize_t at, frame_end
     cdef Py_ssize_t topics_left, parts_left

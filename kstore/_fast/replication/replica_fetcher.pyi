@@ -1,4 +1,4 @@
-"""Copying what another broker leads; see replica_fetcher.pyx."""
+"""Copies partitions that another broker leads; see replica_fetcher.pyx."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, type_check_only
@@ -8,47 +8,47 @@ from kstore._fast.replication.replica_session import Followed, ReplicaSession
 
 @type_check_only
 class Owner(Protocol):
-    """Who decides what is not plain copying. Where a partition is handed over it is held, until
+    """Decides everything but plain copying. A partition that is passed to the owner is held until
     the owner calls `release`.
     """
 
     def diverged(
         self, fetcher: ReplicaFetcher, followed: Followed, epoch: int, end_offset: int
     ) -> None:
-        """The last epoch of the log ends elsewhere at the leader."""
+        """The last epoch of the log has another end on the leader."""
 
     def refused(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
         """The leader answers with an error."""
 
     def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
-        """What the leader sent does not fit: it is damaged, or overlaps what is there."""
+        """The leader's batches do not fit: they are damaged, or overlap existing ones."""
 
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: OSError) -> None:
         """The log can't be written."""
 
     def start_moved(self, fetcher: ReplicaFetcher, followed: Followed, offset: int) -> None:
-        """The leader's log begins at this offset now. The partition is not held."""
+        """The leader's log now begins at this offset. The partition is not held."""
 
     def count_throttled(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
-        """So many bytes of throttled partitions have come."""
+        """That many bytes of throttled partitions have arrived."""
 
     def wait_for_disk(self, fetcher: ReplicaFetcher, appended: list[tuple[Any, int]]) -> None:
-        """Call the fetcher's `on_disk` once these logs are on the disk up to these offsets."""
+        """Call the fetcher's `on_disk` when these logs are on disk up to these offsets."""
 
     def lost(self, fetcher: ReplicaFetcher, problem: Exception | None) -> None:
         """The connection is gone."""
 
     def report(self, sentence: str) -> None:
-        """Tell the operator."""
+        """Report it to the operator."""
 
 class ReplicaJob(AppendJob):
-    """What came of one partition, appended by a thread."""
+    """The data of one partition, appended by a thread."""
 
 class ReplicaFetcher(ReplicaSession):
     """The protocol of the connection to one leader, for uvloop's buffered reads."""
 
     durable: bool
-    """What is copied is forced to the disk before the leader hears of it."""
+    """Copied data is synced before it is acknowledged to the leader."""
     bytes_in: int
     def __init__(
         self,
@@ -60,42 +60,42 @@ class ReplicaFetcher(ReplicaSession):
         broker_epoch: int,
     ) -> None: ...
     def on_disk(self) -> None:
-        """What was copied is on the disk: the leader may hear of it."""
+        """The copied data is on disk: acknowledge it to the leader."""
 
     def close(self) -> None:
         """End the connection."""
 
     def fail(self, problem: object) -> None:
-        """What came is no answer, or can't be worked with: the connection ends."""
+        """The data is not a usable answer: the connection ends."""
 
     def go_on(self) -> None:
-        """Go on with an answer after the others of the loop had their turn."""
+        """Continue with an answer after other work of the loop had its turn."""
 
     def fetch_now(self) -> None:
-        """Fetch, if the leader has to hear of a partition that it was not asked for, or none is
-        under way.
+        """Fetch, if a partition must be added to the leader's session, or no fetch is in
+        flight.
         """
 
     def connection_made(self, transport: Any) -> None:
-        """The leader is connected: fetch all that is to be copied."""
+        """The leader is connected: fetch all partitions to copy."""
 
     def get_buffer(self, sizehint: int) -> ReplicaFetcher:
-        """Where the next bytes go: this object, which shows the right memory."""
+        """The buffer for the next bytes: this object exports the memory."""
 
     def buffer_updated(self, size: int) -> None:
-        """Bytes have come: work through every whole answer."""
+        """Bytes have arrived: handle every complete answer."""
 
     def eof_received(self) -> bool:
         """The leader sends no more."""
 
     def pause_writing(self) -> None:
-        """Never more than two fetches are under way."""
+        """Never more than two fetches are in flight."""
 
     def resume_writing(self) -> None:
         """See `pause_writing`."""
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """The connection is gone; the owner makes another one."""
+        """The connection is gone; the owner creates another one."""
 
     @property
     def descriptor(self) -> int:
@@ -107,4 +107,4 @@ class ReplicaFetcher(ReplicaSession):
 
     @property
     def in_flight(self) -> int:
-        """How many fetches are not answered yet."""
+        """The number of fetches without an answer."""

@@ -1,9 +1,9 @@
-"""Copying what another broker leads: one connection, the loop of fetching in C.
+"""Copies partitions that another broker leads: one connection, and the fetch loop in C.
 
-An answer's batches are appended from the buffer they were received in, and the next fetch, which
-tells the leader how far this broker has come, goes out at once. Whatever is not plain copying (an
-epoch that diverges, an error, a full disk) is handed to the owner, and the partition is held until
-the owner releases it. It opens no connection; what a fetch says is replica_session.pyx's.
+An answer's batches are appended from the buffer that received them, and the next fetch, which
+acknowledges them to the leader, is sent at once. Everything else (a diverging epoch, an error, a
+full disk) goes to the owner, and the partition is held until the owner releases it. This module
+opens no connection; replica_session.pyx writes the fetches.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -25,17 +25,17 @@ from kstore._fast.protocol.wire cimport (
     AnswerBuffer, WireBytes, WireReader, begin_reading, read_int16, read_int32, read_raw, read_some,
     skip_tags)
 
-cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF     # what a leader answers is as large as was asked for
+cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF     # a leader's answers are as large as requested
 
 cdef enum:
     READ_BYTES = 64 * 1024
     SLACK_BYTES = 4 * 1024                  # a read that fills the buffer is followed by another
-    KEPT_BYTES = 1024 * 1024                # a larger buffer is given back when it was not needed
+    KEPT_BYTES = 1024 * 1024                # a larger buffer is freed when it was not needed
     MAX_FRAME_BYTES = 1 << 30
-    TURN_BYTES = 1024 * 1024                # are appended before others of the loop have their turn
-    APPEND_BYTES = 8 * 1024                 # what an append costs beside its bytes, in bytes
-    # Several producers' batches that came at a time are one append here. Leaving it to a thread
-    # takes the partition out of the session, and costs two more fetches.
+    TURN_BYTES = 1024 * 1024                # are appended before the loop's other work
+    APPEND_BYTES = 8 * 1024                 # the fixed cost of an append, in bytes
+    # Batches of several producers that arrived together are one append here. An append by a thread
+    # removes the partition from the session, and costs two more fetches.
     DIRECT_BYTES = 256 * 1024
 
 
@@ -45,7 +45,7 @@ cdef inline int count_copied(Partition partition, int64_t size) noexcept:
 
 
 cdef class ReplicaJob(AppendJob):
-    """What came of one partition, appended by a thread."""
+    """The data of one partition, appended by a thread."""
 
     cdef int ended(self) except -1:
         return self.fetcher.end_append(self)
@@ -62,7 +62,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.fd = -1
 
     def __dealloc__(self):
-        free(self.data)                     # no thread has a part of it: those keep this object
+        free(self.data)                     # no thread has a part of it: threads keep a reference
 
     def __init__(self, owner, call_soon, *, int leader_id, int node_id, int64_t broker_epoch):
         super().__init__(leader_id=leader_id, node_id=node_id, broker_epoch=broker_epoch)
@@ -72,7 +72,7 @@ cdef class ReplicaFetcher(ReplicaSession):
     # ---- what the transport calls ----
 
     def connection_made(self, transport):
-        """The leader is connected: fetch all that is to be copied."""
+        """The leader is connected: fetch all partitions to copy."""
         self.transport = transport
         if transport.get_extra_info("sslcontext") is None:
             self.fd = transport.get_extra_info("socket").fileno()
@@ -83,7 +83,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         self.fetch_soon()
 
     def get_buffer(self, sizehint):
-        """Where the next bytes go: this object shows the right memory; TLS wants a length."""
+        """The buffer for the next bytes: this object; TLS needs one with a length."""
         if self.end == self.capacity:
             self.grow(self.capacity + READ_BYTES)
         return self if self.fd >= 0 else memoryview(self)
@@ -92,7 +92,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         PyBuffer_FillInfo(view, self, self.data + self.end, self.capacity - self.end, 0, flags)
 
     def buffer_updated(self, Py_ssize_t size):
-        """Bytes have come: work through every whole answer."""
+        """Bytes have arrived: handle every complete answer."""
         self.end += size
         try:
             self.take_frames()
@@ -104,13 +104,13 @@ cdef class ReplicaFetcher(ReplicaSession):
         return False
 
     def pause_writing(self):
-        """Never more than two fetches are under way."""
+        """Never more than two fetches are in flight."""
 
     def resume_writing(self):
         """See `pause_writing`."""
 
     def connection_lost(self, problem):
-        """The connection is gone; the owner makes another one."""
+        """The connection is gone; the owner creates another one."""
         if self.transport is not None:
             self.transport = None
             self.fd = -1
@@ -127,7 +127,7 @@ cdef class ReplicaFetcher(ReplicaSession):
             self.transport.abort()
 
     def fail(self, problem):
-        """What came is no answer, or can't be worked with: the connection ends."""
+        """The data is not a usable answer: the connection ends."""
         self.owner.report(f"the connection to leader {self.leader_id} ends: {problem}")
         self.close()
 
@@ -143,7 +143,7 @@ cdef class ReplicaFetcher(ReplicaSession):
 
     @property
     def in_flight(self):
-        """How many fetches are not answered yet."""
+        """The number of fetches without an answer."""
         return self.sent - self.answered
 
     # ---- answers ----
@@ -169,7 +169,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         return self.tidy_buffer()
 
     cdef int begin_frame(self) except -1:
-        """The answer's head: whether the session holds, and how many topics follow."""
+        """The answer's header: whether the session is valid, and the number of topics."""
         cdef WireReader r
         cdef int16_t error
         cdef int32_t session_id
@@ -193,7 +193,7 @@ cdef class ReplicaFetcher(ReplicaSession):
             if session_id != self.session_id:
                 self.session_id = session_id
                 self.session_epoch = 0
-            self.no_session = session_id == 0       # the leader has no room for one
+            self.no_session = session_id == 0       # the leader has no slot for one
             return 0
         self.topics_left = 0
         if error in (FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
@@ -202,8 +202,8 @@ cdef class ReplicaFetcher(ReplicaSession):
         raise ValueError(f"it answers a fetch with error {error}")
 
     cdef bint go_through(self) except? True:
-        """The partitions of the answer; False where the rest waits for the next turn of
-        the loop.
+        """The partitions of the answer; False if the rest waits for the next turn of the
+        loop.
         """
         cdef WireReader r
         cdef FetchedPart part
@@ -241,7 +241,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         return True
 
     def go_on(self):
-        """Go on with an answer after the others of the loop had their turn."""
+        """Continue with an answer after other work of the loop had its turn."""
         if self.transport is not None and self.in_frame:
             try:
                 self.take_frames()
@@ -263,9 +263,9 @@ cdef class ReplicaFetcher(ReplicaSession):
             self.owner.refused(self, followed, part.error)
             return 0
         if core.log_end_offset != followed.asked_offset:
-            return self.note_changed(followed)      # it is the answer to an earlier question
-        # A fetch that was under way beside the one whose records are here already asked for them,
-        # too; what else it tells is news.
+            return self.note_changed(followed)      # it answers an earlier fetch
+        # A fetch that was in flight together with the one whose records are already here requested
+        # the same records; the rest of its answer is new.
         late = self.answered <= followed.offset_request
         if part.diverging_epoch >= 0 and not late:
             self.hold(followed)
@@ -276,7 +276,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0 if followed.appending else self.note_part(followed, part)
 
     cdef int note_part(self, Followed followed, const FetchedPart* part) except -1:
-        """Take over what else the leader has told with the records."""
+        """Store the other values that the leader sent with the records."""
         cdef LogCore core = followed.partition.core
         cdef int64_t high_watermark = min(part.high_watermark, core.log_end_offset)
         followed.leader_high_watermark = part.high_watermark
@@ -287,7 +287,7 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0
 
     cdef bint append_records(self, Followed followed, FetchedPart* part) except? True:
-        """Append what has come; False where it could not be."""
+        """Append the data; False if that failed."""
         cdef AppendResult result
         cdef LogCore core = followed.partition.core
         cdef Py_ssize_t size = whole_batches(part.records, part.records_size)
@@ -316,8 +316,8 @@ cdef class ReplicaFetcher(ReplicaSession):
     cdef int append_later(
         self, Followed followed, FetchedPart* part, Py_ssize_t size
     ) except -1:
-        """Leave what has come to a thread. The partition is fetched again when that is done; the
-        others of its leader go on.
+        """Have a thread append the data. The partition is fetched again afterwards; the others of
+        its leader continue.
         """
         cdef ReplicaJob job = ReplicaJob.__new__(ReplicaJob)
         if not self.is_pinned():
@@ -339,17 +339,17 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0
 
     cdef int end_append(self, ReplicaJob job) except -1:
-        """A thread has appended what came of a partition, or could not."""
+        """A thread has appended the data of a partition, or failed."""
         cdef Followed followed = job.followed
         (<FrameMemory>job.keeps).users -= 1
         followed.appending = False
-        if followed.partition.online:               # it is led here meanwhile
+        if followed.partition.online:               # this broker leads it meanwhile
             return followed.partition.end_append(job)
         if not self.has(followed):
             return 0
         if followed.partition.core is not job.core \
                 or job.result.error_code == NOT_LEADER_OR_FOLLOWER:
-            self.release(followed)                  # what came was of another time, for another log
+            self.release(followed)                  # the data was for an earlier log
         elif job.problem is not None:
             self.owner.failed(self, followed, job.problem)
         elif job.result.error_code != NONE:
@@ -359,11 +359,11 @@ cdef class ReplicaFetcher(ReplicaSession):
             self.release(followed)
             count_copied(followed.partition, job.size)
             if followed.throttled:
-                self.owner.count_throttled(self, job.size)      # which may hold it again
+                self.owner.count_throttled(self, job.size)      # the owner may hold it again
         return 0
 
     cdef int end_frame(self) except -1:
-        """All of an answer is appended: tell the leader by the next fetch."""
+        """The whole answer is appended: acknowledge it with the next fetch."""
         cdef int64_t throttled = self.throttled_bytes
         self.topic = {}
         if throttled:
@@ -376,27 +376,27 @@ cdef class ReplicaFetcher(ReplicaSession):
     # ---- fetches ----
 
     cdef int fetch_soon(self) except -1:
-        """Fetch at the end of this turn of the loop, though a fetch may be under way."""
+        """Fetch at the end of this turn of the loop, even if a fetch is in flight."""
         if not self.scheduled and self.transport is not None:
             self.scheduled = True
             self.call_soon(self.fetch_now)
         return 0
 
     def fetch_now(self):
-        """Fetch, if the leader has to hear of a partition that it was not asked for, or none is
-        under way.
+        """Fetch, if a partition must be added to the leader's session, or no fetch is in
+        flight.
         """
         self.scheduled = False
         if self.transport is None or self.in_frame or self.waits_for_disk:
-            return                                  # it comes with the next fetch, which is near
+            return                                  # the next fetch, which comes soon, has it
         if self.sent == self.answered:
             self.send_fetch()
         elif self.sent - self.answered == 1 and self.urgent and self.session_id:
-            # The leader answers the fetch that waits as soon as it has the next of its session.
+            # The leader answers a waiting fetch when it gets the next fetch of its session.
             self.send_fetch()
 
     def on_disk(self):
-        """What was copied is on the disk: the leader may hear of it."""
+        """The copied data is on disk: acknowledge it to the leader."""
         self.waits_for_disk = False
         self.fetch_now()
 
@@ -437,13 +437,13 @@ cdef class ReplicaFetcher(ReplicaSession):
     # ---- the buffer ----
 
     cdef bint is_pinned(self) noexcept:
-        """Whether threads append from the buffer: it must not move then."""
+        """Whether threads append from the buffer, which must not move then."""
         if self.pinned is not None and self.pinned.users == 0:
             self.pinned = None
         return self.pinned is not None
 
     cdef int reserve(self, Py_ssize_t capacity) except -1:
-        """Room for so many bytes from the beginning of what is not worked through."""
+        """Room for so many bytes from the first byte that is not handled."""
         if self.start and self.is_pinned():
             return self.grow(max(capacity, self.end - self.start + READ_BYTES))
         if self.start:
@@ -455,8 +455,8 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0
 
     cdef int grow(self, Py_ssize_t capacity) except -1:
-        """A larger buffer. Threads keep the one that they append from; a frame that is being worked
-        through stays where it is in the other.
+        """A larger buffer. Threads keep the one that they append from; a frame that is being
+        handled stays in the old buffer.
         """
         cdef Py_ssize_t first = 0 if self.in_frame else self.start
         cdef uint8_t* data
@@ -478,8 +478,8 @@ cdef class ReplicaFetcher(ReplicaSession):
         return 0
 
     cdef int tidy_buffer(self) except -1:
-        """Bytes of the next answer go to the beginning; a large buffer that a small answer came in
-        is given back.
+        """Move bytes of the next answer to the beginning; free a large buffer after a small
+        answer.
         """
         cdef uint8_t* data
         cdef Py_ssize_t last = self.start

@@ -1,4 +1,4 @@
-"""What one leader is asked for; see replica_session.pyx."""
+"""The partitions to fetch from one leader; see replica_session.pyx."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ class Followed:
     key: TopicPartition
     leader_epoch: int
     state: Any
-    """Whatever the owner keeps with it."""
+    """The owner's data for it."""
     throttled: bool
-    """Its bytes count for the follower's throttle."""
+    """Its bytes count towards the follower's throttle."""
     leader_high_watermark: int
-    """As the leader last told it."""
+    """As last reported by the leader."""
     held: bool
     """It is not fetched until it is released."""
     def __init__(
@@ -24,7 +24,7 @@ class Followed:
     ) -> None: ...
 
 class ReplicaSession:
-    """The partitions that are copied from one leader, and what it was told of them."""
+    """The partitions that are copied from one leader, and what the leader knows of them."""
 
     leader_id: int
     broker_epoch: int
@@ -33,25 +33,25 @@ class ReplicaSession:
     max_bytes: int
     partition_bytes: int
     active: int
-    """How many partitions are fetched now."""
+    """The number of partitions that are fetched."""
     def __init__(self, *, leader_id: int, node_id: int, broker_epoch: int) -> None: ...
     def add(self, followed: Followed) -> None:
-        """Copy a partition from now on; one of the same place is replaced."""
+        """Start to copy a partition; it replaces one with the same place."""
 
     def remove(self, followed: Followed) -> None:
-        """Copy a partition no more; nothing happens if it is not this one that is copied."""
+        """Stop copying a partition; no effect if another object has its place."""
 
     def hold(self, followed: Followed) -> None:
-        """Do not fetch a partition until it is released; what still comes of it is left out."""
+        """Do not fetch a partition until it is released; data that still arrives is ignored."""
 
     def release(self, followed: Followed) -> None:
-        """Fetch a partition again, from where its log ends now."""
+        """Fetch a partition again, from its log end offset."""
 
     def tell(self, followed: Followed) -> None:
-        """Let the leader hear at once of what has changed here: the log start offset."""
+        """Report a change to the leader at once: the log start offset."""
 
     def has(self, followed: Followed) -> bool:
-        """Whether it is this one that is copied."""
+        """Whether this object is the one that is copied."""
 
     def all(self) -> list[Followed]:
-        """Every partition that is copied, the held ones too."""
+        """Every partition that is copied, including held ones."""

@@ -1,7 +1,7 @@
-"""What one leader is asked for: the partitions, the incremental fetch session (KIP-227) that
-remembers them at the leader, and the Fetch request that tells it what has changed.
+"""The partitions to fetch from one leader, the incremental fetch session (KIP-227) in which the
+leader remembers them, and the Fetch request that names only the changes.
 
-A partition without news costs nothing. It knows no connection (replica_fetcher.pyx does).
+A partition without changes costs nothing. This module has no connection (replica_fetcher.pyx does).
 """
 
 from kstore._fast.record.buffer cimport store_int32
@@ -34,7 +34,7 @@ cdef class Followed:
 
 
 cdef class ReplicaSession:
-    """The partitions that are copied from one leader, and what it was told of them."""
+    """The partitions that are copied from one leader, and what the leader knows of them."""
 
     def __init__(self, *, int leader_id, int node_id, int64_t broker_epoch):
         self.leader_id = leader_id
@@ -51,7 +51,7 @@ cdef class ReplicaSession:
         self.out = AnswerBuffer(4096)
 
     def add(self, Followed followed not None):
-        """Copy a partition from now on; one of the same place is replaced."""
+        """Start to copy a partition; it replaces one with the same place."""
         if followed.topic_id in self.topics:
             self.drop(followed.topic_id, followed.index)
         self.topics.setdefault(followed.topic_id, {})[followed.index] = followed
@@ -60,13 +60,13 @@ cdef class ReplicaSession:
             self.want(followed)
 
     def remove(self, Followed followed not None):
-        """Copy a partition no more; nothing happens if it is not this one that is copied."""
+        """Stop copying a partition; no effect if another object has its place."""
         cdef dict places = self.topics.get(followed.topic_id)
         if places is not None and places.get(followed.index) is followed:
             self.drop(followed.topic_id, followed.index)
 
     def hold(self, Followed followed not None):
-        """Do not fetch a partition until it is released; what still comes of it is left out."""
+        """Do not fetch a partition until it is released; data that still arrives is ignored."""
         if not followed.held:
             followed.held = True
             self.active -= 1
@@ -75,24 +75,24 @@ cdef class ReplicaSession:
                 self.forgotten.append((followed.topic_id, followed.index))
 
     def release(self, Followed followed not None):
-        """Fetch a partition again, from where its log ends now."""
+        """Fetch a partition again, from its log end offset."""
         if followed.held and self.has(followed):
             followed.held = False
             self.active += 1
             self.want(followed)
 
     def tell(self, Followed followed not None):
-        """Let the leader hear at once of what has changed here: the log start offset."""
+        """Report a change to the leader at once: the log start offset."""
         if not followed.held and self.has(followed):
             self.want(followed)
 
     def has(self, Followed followed not None):
-        """Whether it is this one that is copied."""
+        """Whether this object is the one that is copied."""
         places = self.topics.get(followed.topic_id)
         return places is not None and places.get(followed.index) is followed
 
     def all(self):
-        """Every partition that is copied, the held ones too."""
+        """Every partition that is copied, including held ones."""
         return [each for places in self.topics.values() for each in (<dict>places).values()]
 
     cdef int drop(self, bytes topic_id, int32_t index) except -1:
@@ -121,7 +121,7 @@ cdef class ReplicaSession:
     # ---- the request ----
 
     cdef int begin_session(self) except -1:
-        """The leader knows nothing of what was asked."""
+        """The leader does not know the session."""
         cdef Followed followed
         self.session_id = self.session_epoch = 0
         self.forgotten = []
@@ -135,7 +135,7 @@ cdef class ReplicaSession:
         return 0
 
     cdef int write_next(self) except -1:
-        """Write the next fetch of the session, which tells what has changed since the last."""
+        """Write the next fetch of the session, with the changes since the last one."""
         cdef Followed followed
         cdef list listed = []
         cdef list forgotten
@@ -169,11 +169,11 @@ cdef class ReplicaSession:
         put_int32(out, self.sent)
         put_string(out, <const uint8_t*><const char*>self.client_id, len(self.client_id), False)
         put_int8(out, 0)
-        # A session is opened at once: a partition added meanwhile could not be told of.
+        # A session is opened at once: a partition added meanwhile could not be named.
         put_int32(out, self.max_wait_ms if self.session_id or self.no_session else 0)
         put_int32(out, self.min_bytes)
         put_int32(out, self.max_bytes)
-        put_int8(out, 0)                            # isolation: all there is
+        put_int8(out, 0)                            # isolation: everything
         put_int32(out, self.session_id)
         put_int32(out, self.session_epoch)
         self.write_topics(listed)

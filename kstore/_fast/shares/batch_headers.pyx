@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef class BatchHeaders:
-    """The headers of whole batches, one after the other."""
+    """The headers of complete batches, one after the other."""
 
     def __init__(self, MemoryView view not None):
         self.view = view
@@ -85,7 +85,7 @@ cdef inline int64_t int64_at(uint8_t* at) noexcept:
 
 
 def slice_of(data, int64_t first, int64_t last):
-    """(start, end) of the bytes of the whole batches in ``data`` with some of the offsets."""
+    """(start, end) of the bytes of the complete batches in ``data`` with any of the offsets."""
     cdef BatchHeaders batches = BatchHeaders(view_of(data))
     cdef Py_ssize_t start = -1, end = 0, before = 0
     while batches.read():
@@ -102,7 +102,7 @@ def slice_of(data, int64_t first, int64_t last):
 
 
 def count_of(data):
-    """How many offsets whole batches span, and at which one they end: (count, last offset)."""
+    """The number of offsets that complete batches span, and the last of them."""
     cdef BatchHeaders batches = BatchHeaders(view_of(data))
     cdef int64_t first = -1
     while batches.read():

@@ -10,14 +10,14 @@ class Acquiring:
     """One acquisition."""
 
 class InFlightRecords(Runs):
-    """What is in flight, from the start offset to the end offset."""
+    """The records in flight, from the start offset to the end offset."""
 
     def next_fetch_offset(self) -> int:
-        """The first offset that can be acquired, if it is there."""
+        """The first offset that can be acquired, if it exists."""
     def next_deadline(self) -> int:
-        """When the first acquisition lock ends; -1 if none does."""
+        """When the first acquisition lock expires; -1 if there is none."""
     def count(self) -> int:
-        """How many records are in flight: neither acknowledged nor archived for good."""
+        """The number of records in flight: neither acknowledged nor archived."""
     def acquire(
         self,
         owner: int,
@@ -46,14 +46,14 @@ class InFlightRecords(Runs):
     ) -> int:
         """Acknowledge ranges, ascending and apart; the error code."""
     def release(self, owner: int, token: int, *, max_deliveries: int) -> bool:
-        """Give up all that a member has acquired; whether there was something."""
+        """Release all records that a member has acquired; returns whether there were any."""
     def expire(self, now: int, token: int, *, max_deliveries: int) -> int:
-        """Give up what was acquired until now or earlier; how many records that were."""
+        """Release records whose locks have expired; returns their number."""
     def changes(self, token: int) -> list[tuple[int, int, int, int]]:
-        """[(first offset, last offset, state, deliveries)]: what a token has changed behind
-        start_after().
+        """[(first offset, last offset, state, deliveries)]: a token's changes from
+        start_after() on.
         """
     def start_after(self, token: int) -> int:
-        """The start offset once a token is committed."""
+        """The start offset after a token is committed."""
     def complete_after(self, token: int) -> int:
-        """How many offsets behind start_after() are acknowledged or archived then."""
+        """The number of offsets from start_after() on that are then acknowledged or archived."""

@@ -30,7 +30,7 @@ cdef class InFlightRecords(Runs):
     # -- what there is
 
     def next_fetch_offset(self):
-        """The first offset that can be acquired, if it is there."""
+        """The first offset that can be acquired, if it exists."""
         cdef Py_ssize_t i
         for i in range(self.size):
             if self.runs[i].state == AVAILABLE and self.runs[i].token == 0:
@@ -38,7 +38,7 @@ cdef class InFlightRecords(Runs):
         return self.end_offset + 1
 
     def next_deadline(self):
-        """When the first acquisition lock ends; -1 if none does."""
+        """When the first acquisition lock expires; -1 if there is none."""
         cdef Py_ssize_t i
         cdef int64_t earliest = -1
         for i in range(self.size):
@@ -49,7 +49,7 @@ cdef class InFlightRecords(Runs):
         return earliest
 
     def count(self):
-        """How many records are in flight: neither acknowledged nor archived for good."""
+        """The number of records in flight: neither acknowledged nor archived."""
         return self.open_count()
 
     cdef int64_t open_count(self) noexcept:
@@ -295,7 +295,7 @@ cdef class InFlightRecords(Runs):
         return 0
 
     def release(self, int64_t owner, int32_t token, *, int32_t max_deliveries):
-        """Give up all that a member has acquired; whether there was something."""
+        """Release all records that a member has acquired; returns whether there were any."""
         cdef Py_ssize_t i
         cdef Run* run
         cdef bint found = False
@@ -307,7 +307,7 @@ cdef class InFlightRecords(Runs):
         return found
 
     def expire(self, int64_t now, int32_t token, *, int32_t max_deliveries):
-        """Give up what was acquired until now or earlier; how many records that were."""
+        """Release records whose locks have expired; returns their number."""
         cdef Py_ssize_t i
         cdef Run* run
         cdef int64_t found = 0
@@ -321,8 +321,8 @@ cdef class InFlightRecords(Runs):
     # -- keeping
 
     def changes(self, int32_t token):
-        """[(first offset, last offset, state, deliveries)]: what a token has changed behind
-        start_after().
+        """[(first offset, last offset, state, deliveries)]: a token's changes from
+        start_after() on.
         """
         cdef Py_ssize_t i
         cdef Run* run
@@ -343,11 +343,11 @@ cdef class InFlightRecords(Runs):
         return found
 
     def start_after(self, int32_t token):
-        """The start offset once a token is committed."""
+        """The start offset after a token is committed."""
         return self.start_of(token)
 
     def complete_after(self, int32_t token):
-        """How many offsets behind start_after() are acknowledged or archived then."""
+        """The number of offsets from start_after() on that are then acknowledged or archived."""
         cdef Py_ssize_t i
         cdef int64_t found = 0, start = self.start_of(token)
         for i in range(self.size):

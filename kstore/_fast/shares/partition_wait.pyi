@@ -10,4 +10,4 @@ class PartitionWait(Waiter):
 
     def __init__(self, partition: Partition, callback: Callable[[], object]) -> None: ...
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""

@@ -18,10 +18,10 @@ class Runs:
     def rows(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """(first offset, last offset, state, deliveries, owner, deadline, token) of each run."""
     def commit(self, token: int) -> None:
-        """What a token has changed is kept."""
+        """Keep a token's changes."""
     def roll_back(self, token: int) -> None:
-        """What a token has changed could not be kept: it is acquired as before, but for what was
-        released by time or with its member.
+        """A token's changes could not be stored: its records are acquired as before, except those
+        that were released by time or with their member.
         """
     def set_log_start(self, offset: int) -> None:
-        """The log begins at an offset: what lies below it is not in flight."""
+        """The log now begins at an offset: records below it are not in flight."""
