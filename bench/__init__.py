@@ -1,1 +1,1 @@
-"""Measures kstore beside what it stands in for, in one run and in turns: `python -m bench`."""
+"""Compares kstore with its alternatives, in one run and in turns: `python -m bench`."""

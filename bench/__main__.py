@@ -1,4 +1,4 @@
-"""The one command: runs the groups named (or all), prints the table and writes it with a plot."""
+"""Runs the named groups (or all), prints the table, and writes it with a plot."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ready-made request frames for the load generator, built by hand from the protocol's pages:
-nothing of kstore is in them. Versions are ones that Kafka 4.3.1 and kstore both serve.
+"""Ready-made request frames for the load generator, written by hand from the protocol's
+documentation, without kstore's code. Both Kafka 4.3.1 and kstore serve these versions.
 """
 
 from __future__ import annotations

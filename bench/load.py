@@ -1,5 +1,5 @@
-"""A light load generator: prebuilt frames over raw sockets, one epoll loop. It decodes nothing
-while it runs: answers of one frame have one known size, so counting bytes counts answers.
+"""A light load generator: ready-made frames over raw sockets, one epoll loop. It decodes nothing
+while it runs: all answers to a frame have one known size, so counting bytes counts answers.
 """
 
 from __future__ import annotations

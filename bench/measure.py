@@ -1,5 +1,5 @@
-"""How things are measured: repetitions in turns, medians and spreads, percentiles, and what a
-process has used so far. It knows nothing of what is measured.
+"""How to measure: repetitions in turns, medians and spreads, percentiles, and a process's use so
+far. It does not know what is measured.
 """
 
 from __future__ import annotations

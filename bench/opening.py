@@ -1,5 +1,5 @@
 """Looking up an offset in a log with a large index, and opening a directory of 10,000 partitions:
-lazily (no file is opened before it is used), beside what opening every segment file would cost.
+lazily (no file is opened before it is used), compared with opening every segment file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a benchmark says: rows, and the table, JSON file and plot that they are written to. It
-measures nothing.
-"""
+"""The output of a benchmark: rows, and their table, JSON file and plot. It measures nothing."""
 
 from __future__ import annotations
 

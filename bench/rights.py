@@ -1,5 +1,5 @@
-"""What an authorizer costs a request: CPU time of the data plane from a request's frame to its
-answer, with and without one, turn by turn. The rights were asked about before (they come from
+"""The cost of an authorizer per request: CPU time of the data plane from a request's frame to its
+answer, with and without an authorizer, in turns. The rights were requested before (they come from
 memory), among the rules of 1,000 other users.
 """
 

@@ -1,6 +1,6 @@
-"""Ready-made frames of a share group's member for the load generator, built by hand from the
-protocol's pages as those of frames.py are: heartbeats, ShareFetch with acknowledgements, and what a
-group's settings and offsets need around them.
+"""Ready-made frames of a share group's member for the load generator, written by hand from the
+protocol's documentation, like those of frames.py: heartbeats, ShareFetch with acknowledgements, and
+the requests for a group's settings and offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a user would pick for a durable log in a process, behind one small interface: kstore, SQLite
-in WAL mode, LMDB and RocksDB, and the raw file that none of them can beat. Keys are 8-byte numbers
-in rising order; each call appends one batch in one transaction.
+"""The alternatives for a durable log in a process, behind one small interface: kstore, SQLite in
+WAL mode, LMDB and RocksDB, and the raw file, which none of them can beat. Keys are ascending 8-byte
+numbers; each call appends one batch in one transaction.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Requests of 1 MB: how long each holds the event loop (CPU time between two turns), how long small
-requests on another connection wait while such are sent, and what many of them take in memory.
+requests on another connection wait meanwhile, and the memory for many of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether this commit can be released: it has a tag, and CHANGELOG.md begins with the version
+"""Checks that this commit can be released: it has a tag, and CHANGELOG.md begins with the version
 of the tag. `make release-check` runs it; exit code 1 if not.
 """
 

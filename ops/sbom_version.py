@@ -1,4 +1,4 @@
-"""Puts the version of the installed kstore into a CycloneDX file: pyproject.toml has none to take.
+"""Writes the version of the installed kstore to a CycloneDX file, because pyproject.toml has none.
 `make sbom` runs it.
 """
 

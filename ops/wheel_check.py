@@ -1,6 +1,6 @@
-"""Whether wheels can be released: of at most 3 MB (or as many bytes as the second argument says),
-and tagged by auditwheel or delocate for a platform that PyPI takes. `make wheel` runs it; exit code
-1 if not.
+"""Checks that wheels can be released: at most 3 MB (or the second argument, in bytes), and tagged
+by auditwheel or delocate for a platform that PyPI accepts. `make wheel` runs it; exit code 1 if
+not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Compresses wheels again, in place, with zopfli: 3 % smaller in the same deflate format, in a
-minute. The files in a wheel, its RECORD too, stay as they are; auditwheel's entries for folders go,
-which no installer needs. `make wheel` and cibuildwheel run it behind auditwheel or delocate.
+minute. The files in a wheel do not change, including its RECORD; auditwheel's entries for folders,
+which no installer needs, are removed. `make wheel` and cibuildwheel run it after auditwheel or
+delocate.
 """
 
 from __future__ import annotations

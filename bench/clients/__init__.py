@@ -1,5 +1,5 @@
-"""kstore's clients beside confluent-kafka, kafka-python and aiokafka, on one kstore broker, in
-turns. Each piece of work runs in a process of its own (worker.py).
+"""kstore's clients compared with confluent-kafka, kafka-python and aiokafka, on one kstore broker,
+in turns. Each task runs in a separate process (worker.py).
 """
 
 from __future__ import annotations

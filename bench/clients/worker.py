@@ -1,6 +1,6 @@
-"""One client doing one piece of work in a process of its own, so that its CPU time and memory are
-its own: `python -m bench.clients.worker CLIENT WORK BOOTSTRAP TOPIC COUNT SIZE` prints what it
-measured as JSON. Connecting, imports and a first thousand records are not counted.
+"""One client with one task in a separate process, to measure its CPU time and memory: `python -m
+bench.clients.worker CLIENT WORK BOOTSTRAP TOPIC COUNT SIZE` prints the results as JSON. Connecting,
+imports and the first thousand records are not counted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""kstore and Apache Kafka 4.3.1 beside each other, on the same machine, in the same run, in turns:
-`python -m bench compare`. Each module makes one group of rows; this table names them.
+"""Compares kstore with Apache Kafka 4.3.1, on the same machine, in the same run, in turns: `python
+-m bench compare`. Each module makes one group of rows; this table names them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""End-to-end latency of one record of 100 B: from before it is sent on one connection until a fetch
-that waits on another has it. The loop is raw sockets, the same for both brokers; Java's
-EndToEndLatency tool is a second opinion. What was seen is compared with the log end offset.
+"""End-to-end latency of one record of 100 B: from before it is sent on one connection until a
+waiting fetch on another has it. The loop uses raw sockets, the same for both brokers; Java's
+EndToEndLatency tool is a second measurement. The received records are compared with the log end
+offset.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""librdkafka (through confluent-kafka) in a process of its own: produce, consume, transactions, as
-fast as it goes with its own defaults. `run` starts the process; started as a program it does one
-task, given as JSON, and prints its figures as JSON.
+"""librdkafka (through confluent-kafka) in a separate process: produce, consume, transactions, at
+full speed with its own defaults. `run` starts the process; as a program it does one task, given as
+JSON, and prints its figures as JSON.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The memory of both brokers after all that this run has asked of them. Alone it says little: it
-belongs behind the rows that load the pair.
+"""The memory of both brokers after all requests of this run. Alone it says little: run it after the
+rows that load the pair.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The pair of brokers that a comparison runs on: started together, loaded in turns, brought back if
-one of them dies. It measures nothing itself.
+"""The pair of brokers that a comparison uses: started together, loaded in turns, restarted if one
+of them dies. It measures nothing itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Many partitions: topics of 100 partitions each are created in one request, each partition gets a
-record, and the broker is restarted after kill -9, until every partition tells its log end offset.
-It starts brokers of its own.
+record, and the broker is restarted after kill -9, until every partition reports its log end offset.
+It starts separate brokers.
 """
 
 from __future__ import annotations

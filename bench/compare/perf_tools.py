@@ -1,5 +1,5 @@
-"""Kafka's own perf tools (producer, consumer, end to end) as processes, and what they print as
-numbers. Rates are theirs; what was stored is counted elsewhere, by log end offsets.
+"""Kafka's own perf tools (producer, consumer, end to end) as processes, with their output as
+numbers. The rates are the tools'; the stored records are counted elsewhere, by log end offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Restart after kill -9 with a full log: seconds from exec until the broker tells the right log end
-offset. Kafka's own time with an empty log is shown too: most of it is the wait for the session of
-the killed broker to expire, not the reading of the log. It starts brokers of its own.
+"""Restart after kill -9 with a full log: seconds from exec until the broker reports the right log
+end offset. Kafka's time with an empty log is shown too: most of it is the wait for the session of
+the killed broker to expire, not the reading of the log. It starts separate brokers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs the rows asked for, one after the other: the pair is started once for those that need it, a
-row that fails does not end the others, and what is there is kept whatever happens.
+"""Runs the requested rows, one after the other. The pair is started once for the rows that use it.
+A row that fails does not end the others, and the results so far are always kept.
 """
 
 from __future__ import annotations

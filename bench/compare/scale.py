@@ -1,8 +1,8 @@
-"""More cores for small requests come from more brokers: the total rate of small Produce and Fetch
-requests, and what one costs, with 1, 2, 4, ... brokers, up to one for each core; and what the load
-generators, which share the cores, used of them. Each cluster has the machine to itself.
+"""More brokers use more cores for small requests: the total rate of small Produce and Fetch
+requests, and the cost of one, with 1, 2, 4, ... brokers, up to one for each core; and the share of
+the cores that the load generators use. Each cluster has the machine to itself.
 
-As a program it is one load generator: it does its task, given as JSON, once it is told to.
+As a program it is one load generator: it waits for a command, then does its task, given as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Share groups: 1, 8 and 64 members of a share group read one partition and accept what they read.
+"""Share groups: 1, 8 and 64 members of a share group read one partition and accept the records.
 Each member asks for 500 records, and accepts those of its last answer with its next request, as
-Java's client does. Counted by what was acquired, each record once, and by the group's lag, which is
-0 then.
+Java's client does. Counted by acquired records, each once, and by the group's lag, which is 0 at
+the end.
 """
 
 from __future__ import annotations

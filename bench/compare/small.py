@@ -1,6 +1,6 @@
-"""Small requests: rate, p50 and p99 as the client sees them, and the broker's CPU per request
-(which is CPU seconds per million requests), less what it uses idle. One request at a time on 1, 16
-and 64 connections, and pipelined on 64. Produce requests are counted by log end offsets too.
+"""Small requests: rate, p50 and p99 as the client sees them, and the broker's CPU time per request
+(CPU seconds per million requests), minus its idle CPU time. One request at a time on 1, 16 and 64
+connections, and pipelined on 64. Produce requests are also counted by log end offsets.
 """
 
 from __future__ import annotations

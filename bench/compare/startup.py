@@ -1,5 +1,5 @@
-"""Start-up and idle memory: seconds from exec to the first answered request, and the memory of a
-fresh process that has answered and taken ten records. It starts brokers of its own.
+"""Startup and idle memory: seconds from exec to the first answered request, and the memory of a new
+process that has answered requests and stored ten records. It starts separate brokers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Produce and consume throughput, and the broker's CPU per GB of record values, under Kafka's perf
-tools and librdkafka, each with its own defaults. Every run writes a topic of its own, whose log end
-offsets say how much was stored: a run that is short has failed.
+"""Produce and consume throughput, and the broker's CPU time per GB of record values, with Kafka's
+perf tools and librdkafka, each with its own defaults. Every run writes to a separate topic, whose
+log end offsets show how much was stored: a run with fewer records has failed.
 """
 
 from __future__ import annotations

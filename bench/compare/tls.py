@@ -1,6 +1,6 @@
-"""What TLS costs, beside Kafka's: produce and consume by librdkafka and Java's perf tools, small
-requests, and new connections. The pair is its own, each broker with a listener for TLS beside the
-plain one; both have the same key and certificate.
+"""The cost of TLS, compared with Kafka's: produce and consume by librdkafka and Java's perf tools,
+small requests, and new connections. It starts its own pair; each broker has a TLS listener in
+addition to the plain one, and both have the same key and certificate.
 """
 
 from __future__ import annotations

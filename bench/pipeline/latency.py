@@ -1,8 +1,8 @@
-"""How long a record takes from its append to the sink of a continuous stream: 1,000 records a
-second through Spark, micro-batch after micro-batch, as fast as they go.
+"""The time from a record's append until a continuous stream has written it to its sink: 1,000
+records a second through Spark, micro-batch after micro-batch, at full speed.
 
-Both sides write with Spark's own connector, into a topic with LogAppendTime: the broker's clock
-says when a record has arrived. What differs is who reads.
+Both sides write with Spark's own connector, to a topic with LogAppendTime: the broker's clock says
+when a record has arrived. Only the readers differ.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where Spark's CPU seconds go: the JVM's threads by what they do, its Python processes, and the
-processes that it waited for. What a thread or process that has ended was last seen to use counts.
+"""Where Spark's CPU seconds go: the JVM's threads by task, its Python processes, and the processes
+that it waited for. For a thread or process that has ended, the last seen value counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The queries that are compared, as things to run: each counts its rows, and fails where there are
-not as many as there must be.
-"""
+"""The compared queries: each counts its rows, and fails if their number is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark and the broker of the pipeline's benchmark, and how much CPU each has used."""
+"""The Spark session and the broker of the pipeline's benchmark, and the CPU time of each."""
 
 from __future__ import annotations
 

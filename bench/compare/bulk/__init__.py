@@ -1,5 +1,5 @@
-"""Large batches by ready-made requests, beside Kafka and beside a bare server (bare_server.py) that
-only receives, writes and answers; batches.py makes the rows.
+"""Large batches in ready-made requests, compared with Kafka and with a bare server (bare_server.py)
+that only receives, writes and answers; batches.py makes the rows.
 """
 
 from bench.compare.bulk.batches import rows

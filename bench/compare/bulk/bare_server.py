@@ -1,8 +1,8 @@
-"""What a broker cannot do without: a process that receives frames, writes them to a file as they
-came, and answers each with as many bytes as a broker would. It checks and remembers nothing.
+"""The minimum work of a broker: a process that receives frames, writes them unchanged to a file,
+and answers each with as many bytes as a broker would. It checks nothing and stores no state.
 
-`python -m bench.compare.bulk.bare_server FILE ANSWER_BYTES` prints its port, and ends when its
-input does.
+`python -m bench.compare.bulk.bare_server FILE ANSWER_BYTES` prints its port, and ends at the end of
+its input.
 """
 
 from __future__ import annotations

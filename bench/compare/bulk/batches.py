@@ -1,6 +1,6 @@
-"""Large batches by ready-made requests: the broker's CPU for each, and for each GB. Beside Kafka, a
-bare server takes its turns, which receives the same frames, writes them to a file and answers, and
-does nothing else: what the kernel asks for so many bytes on this machine, at this moment.
+"""Large batches in ready-made requests: the broker's CPU time per request and per GB. A bare server
+takes turns with kstore and Kafka. It only receives the same frames, writes them to a file and
+answers, and so shows the kernel's cost for these bytes on this machine at this time.
 """
 
 from __future__ import annotations

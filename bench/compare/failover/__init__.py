@@ -1,7 +1,7 @@
-"""kill -9 of a partition's leader, twenty times, as clients feel it: how long librdkafka, Java's
-producer and kstore's own go without an acknowledgement, with the LMDB store and with a real
-ZooKeeper, where the leader is the controller too and where it is not. Kafka has no column: its
-brokers wait for a session's end (9 s), which `cluster` shows.
+"""kill -9 of a partition's leader, twenty times, as clients see it: how long librdkafka, Java's
+producer and kstore's own are without an acknowledgement, with the LMDB store and with a real
+ZooKeeper, if the leader is also the controller and if it is not. Kafka has no column: its brokers
+wait for the end of a session (9 s), which `cluster` shows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whether small records are left alone: their latency from end to end, alone and beside each of
-the things that can hold a broker, and the rate that those reach meanwhile. The pair is its own. It
-ends with a sentence about each: PASS, or what FALLS SHORT.
+"""The effect of other load on small records: their end-to-end latency, alone and with each kind of
+load that can hold a broker, and the rate of that load. It starts its own pair of brokers. Each row
+ends with a verdict: PASS, or what FALLS SHORT.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What producers reach by themselves: a process that looks like a broker to them, receives what
-they send, keeps nothing, and acknowledges all. Every topic is there, and has four partitions.
+"""The rate that producers can reach: a process that looks like a broker to them, receives their
+records, stores nothing, and acknowledges everything. Every topic exists, with four partitions.
 
-`serve` prints its port, and ends when its input does.
+`serve` prints its port, and ends at the end of its input.
 """
 
 from __future__ import annotations

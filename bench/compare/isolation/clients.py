@@ -1,6 +1,6 @@
-"""The clients that run beside the small records, each in a process of its own: one that reads a log
-from its start, one that only makes new connections over TLS, and a librdkafka producer that goes on
-until its time is over. `run` starts them; as a program it does one task, given as JSON.
+"""The clients that run at the same time as the small records, each in a separate process: one reads
+a log from its start, one only opens new TLS connections, and a librdkafka producer runs until its
+time is over. `run` starts them; as a program it does one task, given as JSON.
 """
 
 from __future__ import annotations

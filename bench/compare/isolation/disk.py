@@ -1,5 +1,5 @@
-"""The disk below both brokers: what it can do without them, whether it has room, and how a file
-leaves the page cache.
+"""The disk below both brokers: its rate without them, its free space, and how to drop a file from
+the page cache.
 """
 
 from __future__ import annotations

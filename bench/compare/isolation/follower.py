@@ -1,5 +1,6 @@
-"""Small records on the leader that a follower is catching up with: three brokers, one of which was
-away while much was written. One side after the other, since six brokers are too many for few cores.
+"""Small records on a leader while a follower catches up: three brokers, one of which was down while
+much data was written. The two sides run one after the other, because six brokers are too many for
+few cores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What held kstore's loop, as the broker's own metrics tell it; Kafka has no such loop."""
+"""What held kstore's loop, from the broker's own metrics; Kafka has no such loop."""
 
 from __future__ import annotations
 

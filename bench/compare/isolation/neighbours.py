@@ -1,5 +1,5 @@
-"""What runs beside the small records on one broker. Each is a context manager that prepares it,
-gives a function that does it and returns the rate that it reached, and cleans up behind it.
+"""The load that runs at the same time as the small records on one broker. Each kind is a context
+manager that prepares it, returns a function that runs it and returns its rate, and cleans up.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Small records end to end, seen by a process of its own: one connection sends a record of 100 B
-250 times a second whatever happens to those before, another fetches. A latency is the time from
-before a record is sent until the fetch that waits for it has it, so that a broker that stands
-still for half a second delays 125 records and not one.
+"""Small records end to end, measured by a separate process: one connection sends a record of 100 B
+250 times a second, whether or not earlier ones have arrived; another fetches. A latency is the time
+from before a record is sent until a waiting fetch has it, so a broker that stops for half a second
+delays 125 records and not one.
 
-`Probe` starts the process. As a program it takes its task as JSON, obeys the words on its stdin,
-and prints what it found as JSON. It asks for real-time priority, for a probe that waits for a core
+`Probe` starts the process. As a program it takes its task as JSON, reads commands from stdin, and
+prints its results as JSON. It asks for real-time priority, because a probe that waits for a core
 would measure its own wait.
 """
 

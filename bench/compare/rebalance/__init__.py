@@ -1,7 +1,7 @@
 """Rebalance time: 50 members join an empty group at once, and one of them leaves, until every
-partition has its one owner again and all members are in the same epoch. For the classic and the
-consumer protocol. The members' own part is small beside their heartbeats' interval, which is the
-same for both brokers.
+partition has exactly one owner and all members are in the same epoch; for the classic and the
+consumer protocol. The members' own time is small compared with their heartbeat interval, which is
+the same for both brokers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Members of a consumer group over raw sockets, many in one loop, for both group protocols: they
-join, take what they are given, send heartbeats, and follow every rebalance. They fetch nothing.
+join, accept assignments, send heartbeats, and follow every rebalance. They fetch nothing.
 """
 
 from __future__ import annotations
