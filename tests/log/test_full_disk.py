@@ -6,48 +6,32 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kstore
-from kstore.env import SystemEnv, SystemFileSystem
+from kstore.env import SystemEnv
 from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
 from kstore.log.errors import DiskFullError
+from tests.log.segments.hooked_files import HookedFiles
 
-CALLS = ("mkdir", "write_file", "open_segment")
+CALLS = ("mkdir", "write_file", "create")
 
 
-class FullDisk(SystemFileSystem):
+class FullDisk(HookedFiles):
     """Full from the given call on, for what is made of a topic."""
 
     def __init__(self, call: str, after: int, topic: str) -> None:
-        self.call, self.after, self.topic = call, after, topic
+        self.call, self.left, self.topic = call, after, topic
 
-    def _check(self, call: str, path: str) -> None:
-        if call == self.call and self.topic in path:
-            self.after -= 1
-            if self.after < 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    def mkdir(self, path: str, mode: int = 0o777) -> None:
-        self._check("mkdir", path)
-        super().mkdir(path, mode)
-
-    def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        if self.after == 0:
+    def before(self, call: str, path: str) -> None:
+        if call == "write_file" and self.left == 0:
             Path(path + ".tmp").touch()  # a full disk makes files, and writes nothing to them
-        self._check("write_file", path)
-        super().write_file(path, content, durable=durable)
-
-    def open_segment(
-        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
-    ) -> Any:
-        if create:
-            self._check("open_segment", path)
-        return super().open_segment(factory, path, writable=writable, create=create)
+        if call == self.call and self.topic in path:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 @pytest.mark.parametrize("call", CALLS)

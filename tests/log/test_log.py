@@ -29,28 +29,12 @@ from kstore.log import (
     RecordTooLargeError,
 )
 from kstore.record import build_batch
-
-
-class FixedClock:
-    """A clock that a test sets."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.ms = now_ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
+from tests.log.handling import ManualClock, values
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-def values(log: kstore.log.Log) -> list[bytes | None]:
-    return [record.value for record in log.records()]
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 def run(code: str, path: Path) -> str:
@@ -178,7 +162,7 @@ def test_offsets_are_found_by_time(tmp_path: Path) -> None:
         assert log.offset_for_timestamp(0) == (30, 1300)
 
 
-def test_log_append_time_is_the_clock_s(tmp_path: Path, clock: FixedClock) -> None:
+def test_log_append_time_is_the_clock_s(tmp_path: Path, clock: ManualClock) -> None:
     env = SystemEnv(clock=clock)
     with kstore.open_log(tmp_path, env=env, message_timestamp_type="LogAppendTime") as log:
         log.append(b"a", timestamp=5)
@@ -187,7 +171,7 @@ def test_log_append_time_is_the_clock_s(tmp_path: Path, clock: FixedClock) -> No
         assert [r.timestamp for r in log.records()] == [clock.ms] * 2
 
 
-def test_timestamps_too_far_from_the_clock_are_refused(tmp_path: Path, clock: FixedClock) -> None:
+def test_timestamps_too_far_from_the_clock_are_refused(tmp_path: Path, clock: ManualClock) -> None:
     limits = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 500}
     with kstore.open_log(tmp_path, env=SystemEnv(clock=clock), **limits) as log:
         for wrong in (clock.ms - 1001, clock.ms + 501):
@@ -201,7 +185,7 @@ def test_timestamps_too_far_from_the_clock_are_refused(tmp_path: Path, clock: Fi
 # -- segments
 
 
-def test_segments_roll_by_size_time_and_index(tmp_path: Path, clock: FixedClock) -> None:
+def test_segments_roll_by_size_time_and_index(tmp_path: Path, clock: ManualClock) -> None:
     env = SystemEnv(clock=clock)
     with kstore.open_log_dir(tmp_path, env=env) as folder:
         by_size = folder.log("size", config=LogConfig(segment_bytes=500))
@@ -219,7 +203,7 @@ def test_segments_roll_by_size_time_and_index(tmp_path: Path, clock: FixedClock)
 
 
 def test_retention_deletes_whole_segments_by_time_and_size(
-    tmp_path: Path, clock: FixedClock
+    tmp_path: Path, clock: ManualClock
 ) -> None:
     settings = {"segment_bytes": 500, "file_delete_delay_ms": 0}
     with kstore.open_log(

@@ -24,6 +24,7 @@ import kstore
 from kstore.env import SystemEnv
 from kstore.log import InvalidProduceOffsetError, Log, OffsetOutOfRangeError
 from kstore.record import batches
+from tests.log.handling import ManualClock, remove_index
 from tests.reference.log_model import LogModel, ModelRecord
 
 KEYS = st.sampled_from([None, b"a", b"b", b"c", b"d"])
@@ -31,21 +32,6 @@ VALUES = st.sampled_from([None, b"", b"1", b"22" * 40])
 RECORDS = st.lists(st.tuples(KEYS, VALUES, st.integers(1_000, 9_000)), min_size=1, max_size=8)
 COMPRESSIONS = st.sampled_from(["none", "none", "zstd", "lz4", "gzip", "snappy"])
 DAY_MS = 86_400_000
-
-
-class ManualClock:
-    """Time that stands still unless it is moved."""
-
-    def __init__(self) -> None:
-        self.ms = 10_000
-
-    def now_ms(self) -> int:
-        """The time that was set."""
-        return self.ms
-
-    def monotonic(self) -> float:
-        """The same in seconds."""
-        return self.ms / 1000
 
 
 def kept(record: Any) -> ModelRecord:
@@ -63,7 +49,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def begin(self, segment_bytes: int, interval: int) -> None:
         self.folder = tempfile.mkdtemp(prefix="kstore-model-")
-        self.clock = ManualClock()
+        self.clock = ManualClock(10_000)
         self.configs = {
             "segment_bytes": segment_bytes, "index_interval_bytes": interval,
             "retention_ms": -1, "delete_retention_ms": 5_000, **self.topic_configs,
@@ -195,7 +181,7 @@ class LogMachine(RuleBasedStateMachine):
     def reopen_without_its_index(self) -> None:
         looked_up = self.look_ups()
         self.log.close()
-        remove_index(self.folder)
+        remove_index(Path(self.folder))
         self.log = self.open()
         # The start lives in the index only: without it, what is still in the segments is readable.
         self.log.delete_before(self.model.start)
@@ -294,12 +280,6 @@ class CompactedMachine(LogMachine):
         self.log.compact()
         self.model.compact(upper, self.clock.ms)
         assert self.model.as_map() == before
-
-
-def remove_index(folder: str) -> None:
-    """Delete the LMDB environment."""
-    for file in Path(folder).glob(".kstore*"):
-        file.unlink()
 
 
 def run(machine: type[LogMachine], examples: int) -> None:

@@ -12,44 +12,38 @@ from pathlib import Path
 
 import pytest
 
-from kstore.env import SystemEnv
 from kstore.log import Log, LogStorageError, open_log_dir
 from kstore.log.local import checkpoint
-from kstore.log.log_dir import LogDir
 from kstore.log.settings import LogConfig
 from kstore.record import build_batch
-from kstore.record.control import ControlType, EndTransactionMarker, control_batch
+from kstore.record.control import ControlType
+from tests.log import handling
+from tests.log.handling import remove_index, replicated_dir
+from tests.record.producer_batches import marker, produced
 from tests.reference.fault_fs import FaultyFileSystem
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100)
 
 
-def open_dir(path: Path, env: SystemEnv | None = None) -> LogDir:
-    """A log dir whose logs are replicated."""
-    found = open_log_dir(str(path), env=env)
-    found.replicated = True
-    return found
-
-
 def values(log: Log) -> list[bytes | None]:
     log.core.set_high_watermark(log.log_end_offset)
-    return [record.value for record in log.records()]
+    return handling.values(log)
 
 
 def test_the_high_watermark_begins_where_it_was_written_down(tmp_path: Path) -> None:
-    with open_dir(tmp_path) as directory:
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         for _ in range(5):
             log.append(b"x")
         assert log.high_watermark == 0  # nobody has said that it is committed
         log.core.set_high_watermark(3)
-    with open_dir(tmp_path) as directory:
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert (log.high_watermark, log.log_end_offset) == (3, 5)
 
 
 def test_after_kill_the_high_watermark_is_not_above_the_last_one(tmp_path: Path) -> None:
-    with open_dir(tmp_path / "a") as directory:
+    with replicated_dir(tmp_path / "a") as directory:
         log = directory.log("t")
         for number in range(20):
             log.append(b"x")
@@ -57,26 +51,25 @@ def test_after_kill_the_high_watermark_is_not_above_the_last_one(tmp_path: Path)
                 log.core.set_high_watermark(number)
                 checkpoint.write_now(log.local)
         shutil.copytree(tmp_path / "a", tmp_path / "killed", ignore=shutil.ignore_patterns(".lock"))
-    with open_dir(tmp_path / "killed") as directory:
+    with replicated_dir(tmp_path / "killed") as directory:
         log = directory.log("t")
         assert (log.high_watermark, log.log_end_offset) == (15, 20)
 
 
 def test_without_an_index_nothing_is_known_to_be_committed(tmp_path: Path) -> None:
-    with open_dir(tmp_path) as directory:
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         log.append_many([b"x"] * 5)
         log.core.set_high_watermark(5)
-    for path in tmp_path.glob(".kstore.mdb*"):
-        path.unlink()
-    with open_dir(tmp_path) as directory:
+    remove_index(tmp_path)
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert (log.high_watermark, log.log_end_offset) == (0, 5)
 
 
 @pytest.mark.parametrize("offset", [0, 3, 10, 1000])
 def test_a_log_begins_anew_elsewhere(tmp_path: Path, offset: int) -> None:
-    with open_dir(tmp_path) as directory:
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t", config=SMALL)
         for _ in range(10):
             log.append_many([bytes(500)], leader_epoch=4)
@@ -85,7 +78,7 @@ def test_a_log_begins_anew_elsewhere(tmp_path: Path, offset: int) -> None:
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (offset,) * 3
         assert log.core.epochs.as_list() == []
         assert log.append_many([b"new"], leader_epoch=7).base_offset == offset
-    with open_dir(tmp_path) as directory:
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset + 1)
         assert log.core.epochs.as_list() == [(7, offset)]
@@ -98,7 +91,7 @@ def test_a_new_beginning_that_fails_half_way_leaves_a_shorter_log(
     tmp_path: Path, call: str, number: int
 ) -> None:
     fs = FaultyFileSystem(str(tmp_path))
-    with open_dir(tmp_path, SystemEnv(fs=fs)) as directory:
+    with replicated_dir(tmp_path, fs) as directory:
         log = directory.log("t", config=SMALL)
         for at in range(12):
             log.append(b"%d" % at * 200)
@@ -110,7 +103,7 @@ def test_a_new_beginning_that_fails_half_way_leaves_a_shorter_log(
             killed = tmp_path.with_name(tmp_path.name + "-killed")
             shutil.copytree(tmp_path, killed, ignore=shutil.ignore_patterns(".lock"))
             log.restart(50)  # it can be tried again
-            with open_dir(killed) as found:
+            with replicated_dir(killed) as found:
                 left = values(found.log("t"))
                 assert left == before[: len(left)]
         fs.faults.clear()
@@ -132,17 +125,14 @@ class Writer:
         producer = self.chance.randrange(4)
         if producer in self.open and self.chance.random() < 0.3:
             kind = self.chance.choice((ControlType.ABORT, ControlType.COMMIT))
-            marker = control_batch(
-                EndTransactionMarker(kind, 0), producer_id=producer, producer_epoch=0, timestamp=1
-            )
-            self.log.append_batches(bytearray(marker), origin="coordinator")
+            self.log.append_batches(bytearray(marker(kind, producer)), origin="coordinator")
             self.open.discard(producer)
             return
         count = self.chance.randint(1, 3)
         sequence = self.sequences.get(producer, 0)
-        batch = build_batch(
-            [bytes(100)] * count, timestamp=1, producer_id=producer, producer_epoch=0,
-            base_sequence=sequence, transactional=producer % 2 == 0,
+        batch = produced(
+            *[bytes(100)] * count, producer=producer, sequence=sequence,
+            transactional=producer % 2 == 0, timestamp=1,
         )  # fmt: skip
         self.sequences[producer] = sequence + count
         if producer % 2 == 0:
@@ -156,7 +146,7 @@ def test_after_cuts_and_restarts_the_producers_are_those_of_the_records(
 ) -> None:
     chance = random.Random(seed)
     writer = Writer(tmp_path / "leader", chance)
-    directory = open_dir(tmp_path / "copy")
+    directory = replicated_dir(tmp_path / "copy")
     copy = directory.log("t", config=SMALL)
     for _ in range(60):
         what = chance.random()
@@ -183,11 +173,11 @@ def test_after_cuts_and_restarts_the_producers_are_those_of_the_records(
             copy.truncate(chance.randint(copy.log_start_offset, copy.log_end_offset))
         else:
             directory.close()
-            directory = open_dir(tmp_path / "copy")
+            directory = replicated_dir(tmp_path / "copy")
             copy = directory.log("t", config=SMALL)
     check_producers(tmp_path, copy)
     directory.close()
-    directory = open_dir(tmp_path / "copy")
+    directory = replicated_dir(tmp_path / "copy")
     check_producers(tmp_path, directory.log("t"))
     directory.close()
     writer.dir.close()
@@ -196,7 +186,7 @@ def test_after_cuts_and_restarts_the_producers_are_those_of_the_records(
 def check_producers(folder: Path, copy: Log) -> None:
     """Against a log that has never held anything else."""
     shutil.rmtree(folder / "fresh", ignore_errors=True)
-    with open_dir(folder / "fresh") as directory:
+    with replicated_dir(folder / "fresh") as directory:
         fresh = directory.log("t")
         offset = 0
         while offset < copy.log_end_offset:

@@ -14,16 +14,12 @@ import pytest
 import kstore
 from kstore.log import Log, LogStorageError, SnapshotError, snapshot
 from kstore.log.offline.verify import verify
+from tests.log.handling import values
 
 
 def numbers(start: int, end: int) -> list[bytes]:
     """Values in order, some of them long."""
     return [b"%d" % number + b"." * (number % 50) for number in range(start, end)]
-
-
-def values(log: Log) -> list[bytes | None]:
-    """All values of a log."""
-    return [record.value for record in log.records()]
 
 
 def filled(path: Path, **options: object) -> Log:

@@ -17,30 +17,20 @@ from kstore.log.cursors.group_offsets import OFFSETS_TOPIC, GroupOffsets, offset
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
 from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import Record
+from tests.log.handling import ManualClock, numbers
 
 
-class SteppingClock:
+class SteppingClock(ManualClock):
     """Each look is a millisecond later."""
-
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
 
     def now_ms(self) -> int:
         self.ms += 1
         return self.ms
 
-    def monotonic(self) -> float:
-        return self.now_ms() / 1000
-
 
 def values(records: list[Record]) -> list[bytes | None]:
     """The values of records."""
     return [record.value for record in records]
-
-
-def numbers(start: int, end: int) -> list[bytes]:
-    """Values in order."""
-    return [b"%d" % number for number in range(start, end)]
 
 
 def test_a_new_cursor_begins_at_the_log_start(tmp_path: Path) -> None:
@@ -302,7 +292,7 @@ def test_cursors_become_groups_in_a_whole_topic(tmp_path: Path) -> None:
 
 
 def test_what_was_committed_later_counts(tmp_path: Path) -> None:
-    clock = SteppingClock()
+    clock = SteppingClock(1_700_000_000_000)
     with kstore.open_log_dir(tmp_path, env=SystemEnv(clock=clock)) as log_dir:
         log = log_dir.log("orders")
         log.append_many(numbers(0, 9))

@@ -5,33 +5,19 @@ may be another record's, and who has read or committed past it would skip that.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kstore
-from kstore._fast.log.segment_file import SegmentFile
-from kstore.env import SystemEnv, SystemFileSystem
+from kstore.env import SystemEnv
 from kstore.log import Log, LogStorageError, OffsetOutOfRangeError
+from tests.log.segments.hooked_files import HookedFiles
 
 
-class HeldFile(SegmentFile):
-    """A segment file whose syncs wait until the disk is let go, or fail."""
-
-    disk: HeldDisk
-
-    def sync(self) -> int:
-        self.disk.asked.set()
-        assert self.disk.free.wait(30)
-        if self.disk.broken:
-            raise OSError(5, "Input/output error", self.path)
-        return super().sync()
-
-
-class HeldDisk(SystemFileSystem):
-    """A disk that can be held."""
+class HeldDisk(HookedFiles):
+    """A disk whose syncs wait until it is let go, or fail."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
@@ -39,25 +25,24 @@ class HeldDisk(SystemFileSystem):
         self.asked = threading.Event()
         self.broken = False
 
-    def open_segment(
-        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
-    ) -> Any:
-        file = HeldFile(path, writable=writable, create=create)
-        file.disk = self
-        return file
+    def before(self, call: str, path: str) -> None:
+        if call == "sync":
+            self.asked.set()
+            assert self.free.wait(30)
+            if self.broken:
+                raise OSError(5, "Input/output error", path)
 
     def hold(self) -> None:
         self.free.clear()
         self.asked.clear()
 
 
-class Appending:
+def append_held(disk: HeldDisk, log: Log, value: bytes) -> threading.Thread:
     """An append that waits for the held disk in a thread of its own."""
-
-    def __init__(self, disk: HeldDisk, log: Log, value: bytes) -> None:
-        self.thread = threading.Thread(target=log.append, args=(value,), daemon=True)
-        self.thread.start()
-        assert disk.asked.wait(30)
+    thread = threading.Thread(target=log.append, args=(value,), daemon=True)
+    thread.start()
+    assert disk.asked.wait(30)
+    return thread
 
 
 @pytest.fixture
@@ -77,7 +62,7 @@ def log(tmp_path: Path, disk: HeldDisk) -> Iterator[Log]:
 def test_a_record_that_waits_for_the_disk_is_seen_by_nobody(disk: HeldDisk, log: Log) -> None:
     cursor = log.cursor("reader")
     disk.hold()
-    appending = Appending(disk, log, b"unsafe")
+    appending = append_held(disk, log, b"unsafe")
     assert log.log_end_offset == 2
     for isolation in ("read_uncommitted", "read_committed"):
         assert [r.value for r in log.records(isolation=isolation)] == [b"safe"]
@@ -90,7 +75,7 @@ def test_a_record_that_waits_for_the_disk_is_seen_by_nobody(disk: HeldDisk, log:
     assert [r.value for r in cursor.poll()] == [b"safe"]
     assert cursor.lag == 0
     disk.free.set()
-    appending.thread.join(30)
+    appending.join(30)
     assert [r.value for r in log.records()] == [b"safe", b"unsafe"]
     assert [r.value for r in cursor.poll()] == [b"unsafe"]
 
@@ -109,7 +94,7 @@ def test_the_largest_timestamp_is_one_that_may_be_seen(disk: HeldDisk, log: Log)
 def test_no_cursor_goes_past_what_is_on_the_disk(disk: HeldDisk, log: Log) -> None:
     cursor = log.cursor("reader")
     disk.hold()
-    Appending(disk, log, b"unsafe")
+    append_held(disk, log, b"unsafe")
     with pytest.raises(OffsetOutOfRangeError):
         cursor.seek(2)
     with pytest.raises(ValueError, match="can be read to 1"):
@@ -123,7 +108,7 @@ def test_who_waits_is_woken_by_the_sync(disk: HeldDisk, log: Log) -> None:
         target=lambda: found.append(next(log.follow(1, timeout=30)).value), daemon=True
     )
     follower.start()
-    Appending(disk, log, b"now")
+    append_held(disk, log, b"now")
     assert not found
     disk.free.set()
     follower.join(30)
@@ -180,7 +165,7 @@ def test_a_reader_of_the_files_sees_what_is_on_the_disk(
     with kstore.open_log(tmp_path, read_only=True) as reader:
         cursor = reader.cursor("reader")
         disk.hold()
-        Appending(disk, log, b"unsafe")
+        append_held(disk, log, b"unsafe")
         assert [r.value for r in reader.records()] == [b"safe"]
         assert (reader.log_end_offset, reader.high_watermark) == (2, 1)
         assert not reader.wait(1, 0)
@@ -207,7 +192,7 @@ def test_after_a_restart_of_the_machine_what_is_in_the_files_is_on_the_disk(
     tmp_path: Path, disk: HeldDisk, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.hold()
-    Appending(disk, log, b"left")
+    append_held(disk, log, b"left")
     monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: bytes(15) + b"1")
     with kstore.open_log(tmp_path, read_only=True) as reader:
         assert [r.value for r in reader.records()] == [b"safe", b"left"]

@@ -10,7 +10,8 @@ import kstore
 from kstore.cli.app import run
 from kstore.log import LogDirLockedError, open_log_dir
 from kstore.log.offline.repair import repair
-from tests.log.segments.test_damage import COUNT, flip, make, read_all, remove_index
+from tests.log.handling import remove_index
+from tests.log.segments.test_damage import COUNT, flip, make, read_all
 
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 

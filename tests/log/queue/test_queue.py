@@ -21,6 +21,7 @@ from kstore.log import (
     ReadOnlyLogError,
 )
 from kstore.log.queue import Queue, QueueStats
+from tests.log.handling import numbers
 
 
 @pytest.fixture
@@ -28,11 +29,6 @@ def log(tmp_path: Path) -> Iterator[Log]:
     """An open log."""
     with kstore.open_log(tmp_path / "data", topic="mail") as opened:
         yield opened
-
-
-def numbers(start: int, end: int) -> list[bytes]:
-    """Values in order."""
-    return [b"%d" % number for number in range(start, end)]
 
 
 def drain(queue: Queue, limit: int = 7) -> list[bytes | None]:

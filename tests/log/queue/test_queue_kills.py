@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import kstore
-from kstore.log.queue import Queue
+from kstore.log.queue import QueueStats
+from tests.beside.waiting import until
 
 KILLS = int(os.environ.get("KSTORE_QUEUE_KILLS", "300"))
 WORKERS = 3
@@ -86,7 +87,7 @@ def test_killed_workers_lose_and_double_nothing(tmp_path: Path, kills: int) -> N
             place = draw.randrange(WORKERS)
             kill(workers[place])
             workers[place] = start(tmp_path, f"w{next(names)}", seed + WORKERS + number)
-        wait_until_done(queue)
+        until(lambda: not is_busy(queue.stats()), "the workers have done everything", 120)
         for child in workers:
             kill(child)
         stats = queue.stats()
@@ -95,12 +96,8 @@ def test_killed_workers_lose_and_double_nothing(tmp_path: Path, kills: int) -> N
     check(tmp_path, seed, messages, kills)
 
 
-def wait_until_done(queue: Queue) -> None:
-    """Return when the workers have done everything."""
-    deadline = time.monotonic() + 120
-    while (now := queue.stats()).leased or now.waiting or now.ready:
-        assert time.monotonic() < deadline, now
-        time.sleep(0.02)
+def is_busy(now: QueueStats) -> bool:
+    return bool(now.leased or now.waiting or now.ready)
 
 
 def check(folder: Path, seed: int, messages: int, kills: int) -> None:

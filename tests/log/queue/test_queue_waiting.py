@@ -5,12 +5,9 @@ itself is an hour here.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ import kstore
 from kstore.log.queue import queue as queue_module
 from kstore.log.queue.message import QueueMessage
 from kstore.log.queue.queue import Queue
+from tests.beside.programs import Dialogue
 
 WORKER = """
 import json, sys, kstore
@@ -36,28 +34,11 @@ EXCLUSIVE, SHARED, READ_ONLY = "{}", '{"shared": true}', '{"read_only": true}'
 OPEN = {EXCLUSIVE: {}, SHARED: {"shared": True}, READ_ONLY: {"read_only": True}}
 
 
-@contextmanager
-def worker(folder: Path, mode: str, end: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process, which has the message and does `end` with it when it reads a line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), mode, end],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout.readline() == "got\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def say(process: subprocess.Popen[str]) -> None:
-    """Have the worker go on, and wait until it has."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "done\n"
+def worker(folder: Path, mode: str, end: str) -> Dialogue:
+    """Another process, which has the message and does `end` with it when it is told to."""
+    process = Dialogue([sys.executable, "-c", WORKER, str(folder), mode, end])
+    assert process.line() == "got"
+    return process
 
 
 def count_looks(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -101,7 +82,7 @@ def test_a_message_given_back_wakes_who_waits_in_another_process(
         while not queue._table.watched:
             time.sleep(0.001)
         assert queue._table.wake_ups == 0
-        say(process)
+        assert process.does("") == "done"
         waiter.join(60)
         assert [message and message.value for message in found] == [b"welcome"]
         assert queue._table.wake_ups == 1

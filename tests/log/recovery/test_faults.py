@@ -18,6 +18,7 @@ import kstore
 from kstore.env import SystemEnv
 from kstore.log import CorruptLogError, DiskFullError, Log, LogStorageError, RecordTooLargeError
 from kstore.record import build_batch
+from tests.log.handling import abandon, remove_index, values
 from tests.reference.fault_fs import FaultyFileSystem
 
 
@@ -32,20 +33,6 @@ def root(tmp_path: Path) -> Path:
 def open_on(fs: FaultyFileSystem, **settings: Any) -> Log:
     """A log on a faulty disk."""
     return kstore.open_log(fs.root, env=SystemEnv(fs=fs), **settings)
-
-
-def values(log: Log, start: int | None = None) -> list[bytes | None]:
-    """All values that can be read."""
-    return [record.value for record in log.records(start)]
-
-
-def abandon(log: Log) -> None:
-    """Let go of a log whose machine lost its power: nothing of it may reach the disk any more."""
-    log.core.close()
-    log.log_dir.maintenance.stop()
-    log.log_dir.index.close()  # type: ignore[union-attr]
-    log.log_dir._give_lock_back()
-    log.log_dir.state.closed = True
 
 
 # -- power cuts
@@ -66,7 +53,7 @@ def test_after_a_power_cut_everything_acknowledged_under_always_is_there(
         acknowledged += 1
     expected = values(log)
     cut = fs.power_cut(str(tmp_path / "after"), torn=chance.choice(["none", "any"]))
-    abandon(log)
+    abandon(log.log_dir)
     with kstore.open_log(cut) as after:
         found = values(after)
         assert found == expected[: len(found)]
@@ -89,7 +76,7 @@ def test_after_a_power_cut_everything_flushed_under_os_is_there(
             flushed = log.log_end_offset
     expected = values(log)
     cut = fs.power_cut(str(tmp_path / "after"))
-    abandon(log)
+    abandon(log.log_dir)
     with kstore.open_log(cut) as after:
         found = values(after)
         # Files reach the disk in any order: what was not flushed may be missing in the middle.
@@ -105,13 +92,13 @@ def test_a_power_cut_while_recovering_loses_nothing(root: Path, tmp_path: Path, 
     for number in range(20):
         log.append(b"%d" % number)
     first = fs.power_cut(str(tmp_path / "first"), torn="any")
-    abandon(log)
+    abandon(log.log_dir)
     second_fs = FaultyFileSystem(first, seed)
     log = open_on(second_fs, flush="always", segment_bytes=500)
     assert values(log)[:20] == [b"%d" % n for n in range(20)]
     log.append(b"more")
     second = second_fs.power_cut(str(tmp_path / "second"), torn="none")
-    abandon(log)
+    abandon(log.log_dir)
     with kstore.open_log(second) as after:
         assert values(after)[:20] == [b"%d" % n for n in range(20)]
         assert values(after)[-1] == b"more"
@@ -129,12 +116,6 @@ def small_log(path: Path, count: int = 3, **settings: Any) -> tuple[Path, list[i
             ends.append(log.segments[-1].size_bytes)
         segment = Path(log.segments[-1].path)
     return segment, ends
-
-
-def remove_index(path: Path) -> None:
-    """Delete the index environment."""
-    for file in path.glob(".kstore*"):
-        file.unlink()
 
 
 def test_a_tail_torn_at_any_byte_is_cut_and_reported(tmp_path: Path) -> None:
@@ -291,7 +272,7 @@ def test_a_failed_sync_does_not_acknowledge(root: Path, tmp_path: Path) -> None:
     with pytest.raises(LogStorageError):
         log.flush()
     cut = fs.power_cut(str(tmp_path / "after"), torn="none")
-    abandon(log)
+    abandon(log.log_dir)
     with open_on(FaultyFileSystem(cut), flush="always") as after:
         assert values(after) == [b"one"]
         after.append(b"four")

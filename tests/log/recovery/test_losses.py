@@ -20,15 +20,13 @@ import kstore
 from kstore.log import Log, LogConfig, LogError, open_log_dir
 from kstore.log.index.index_store import LogState, boot_id
 from kstore.log.local.recovery_report import Loss
+from tests.log.handling import fill_segments, remove_index, replicated_dir
 
 
 def make(path: Path, *, close: bool = True) -> tuple[list[Path], list[int]]:
     """A log of three segments with ten one-record batches each, and the sizes of one batch."""
     with kstore.open_log(path, index_interval_bytes=200) as log:
-        for number in range(30):
-            if number in {10, 20}:
-                log.roll()
-            log.append(b"value %03d" % number)
+        fill_segments(log, range(30))
         files = [Path(segment.path) for segment in log.segments]
     return files, [file.stat().st_size // 10 for file in files]
 
@@ -149,8 +147,7 @@ def test_a_replica_reports_its_real_end_and_leaves_out_what_it_lost_when_it_lead
             log.append(b"x")
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
     cut(file, 6 * size)
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.recovery.losses == [Loss(str(file), 6, 10)]
         assert log.log_end_offset == 6  # its leader has the rest
@@ -171,18 +168,15 @@ def test_what_a_replica_lost_is_known_when_it_leads_only_after_further_restarts(
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
     for left in (4, 2, 2):
         cut(file, left * size)
-        with open_log_dir(tmp_path) as directory:
-            directory.replicated = True
+        with replicated_dir(tmp_path) as directory:
             log = directory.log("t")
             assert log.log_end_offset == left
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         log.skip_lost()
         assert log.core.epochs.as_list() == [(0, 0), (1, 3), (2, 6), (3, 9)]
         assert log.append(b"next") == 10
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         assert not directory.log("t").has_lost
 
 
@@ -196,13 +190,10 @@ def lose_power(
     with open_log_dir(killed) as directory:
         log = directory.log("t")
         directory.maintenance.stop()  # nothing is synced but what the test syncs
-        for number in range(30):
-            if number in {10, 20}:
-                log.roll()
-            log.append_many([b"value %03d" % number], leader_epoch=number // 4)
-            if number == 11:
-                log.flush()
-                directory.maintenance.save([log.local])
+        fill_segments(log, range(12), in_epoch=4)
+        log.flush()
+        directory.maintenance.save([log.local])
+        fill_segments(log, range(12, 30), in_epoch=4)
         files = [Path(segment.path) for segment in log.segments]
         shutil.copytree(killed, path)
     file = path / files[1].relative_to(killed)
@@ -217,18 +208,15 @@ def test_a_replica_that_lost_unsynced_records_within_its_log_ends_there_if_anoth
     path = tmp_path / "log"
     lose_power(path, monkeypatch, left=4)
     for _ in range(opened - 1):
-        with open_log_dir(path) as directory:
-            directory.replicated = True
+        with replicated_dir(path) as directory:
             assert directory.log("t").has_hole, "nobody led: the next life has to know, too"
-    with open_log_dir(path) as directory:
-        directory.replicated = True
+    with replicated_dir(path) as directory:
         log = directory.log("t")
         assert log.log_end_offset == 30
         log.cut_at_hole()
         assert (log.log_end_offset, log.has_hole) == (14, False)
         assert log.core.epochs.as_list() == [(n, 4 * n) for n in range(4)]
-    with open_log_dir(path) as directory:
-        directory.replicated = True
+    with replicated_dir(path) as directory:
         log = directory.log("t")
         assert not log.has_hole
         log.skip_lost()  # it has to lead after all
@@ -244,8 +232,7 @@ def test_a_replica_that_leads_keeps_what_is_behind_what_it_lost(
 ) -> None:
     lose_power(tmp_path / "log", monkeypatch, left=4)
     for _ in range(2):
-        with open_log_dir(tmp_path / "log") as directory:
-            directory.replicated = True
+        with replicated_dir(tmp_path / "log") as directory:
             log = directory.log("t")
             log.skip_lost()
             log.cut_at_hole()
@@ -262,8 +249,7 @@ def test_gaps_that_were_on_the_disk_are_no_holes(
         log.local.begin_segment(5)
         log.append_at(7, [b"value 007"])
     monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: b"another".ljust(16))
-    with open_log_dir(tmp_path / "log") as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path / "log") as directory:
         assert not directory.log("t").has_hole
 
 
@@ -272,8 +258,7 @@ def test_gaps_that_were_on_the_disk_are_no_holes(
 def test_the_gap_in_which_a_log_was_cut_is_a_hole_only_if_it_was_not_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, *, is_synced: bool
 ) -> None:
-    with open_log_dir(tmp_path / "log", cleanup_policy=(policy,)) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path / "log", cleanup_policy=(policy,)) as directory:
         log = directory.log("t")
         directory.maintenance.stop()
         for number in range(10):
@@ -285,8 +270,7 @@ def test_the_gap_in_which_a_log_was_cut_is_a_hole_only_if_it_was_not_on_the_disk
         directory.maintenance.save([log.local])
         shutil.copytree(tmp_path / "log", tmp_path / "cut")
     monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: b"another".ljust(16))
-    with open_log_dir(tmp_path / "cut", cleanup_policy=(policy,)) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path / "cut", cleanup_policy=(policy,)) as directory:
         log = directory.log("t")
         assert (log.log_end_offset, log.has_hole) == (20, not is_synced)
         log.cut_at_hole()
@@ -298,8 +282,7 @@ def test_the_gap_in_which_a_log_was_cut_is_a_hole_only_if_it_was_not_on_the_disk
 
 def test_a_kill_takes_nothing_within_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lose_power(tmp_path / "log", monkeypatch, left=4, boot=boot_id())
-    with open_log_dir(tmp_path / "log") as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path / "log") as directory:
         assert not directory.log("t").has_hole
 
 
@@ -319,8 +302,7 @@ def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -
         log.append_many([b"x"] * 10)
         file = Path(log.segments[-1].path)
     cut(file, 0)
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.log_end_offset == 0
         log.append_many([b"x"] * 10)
@@ -332,8 +314,7 @@ def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -
 def test_what_is_left_out_is_gone_and_its_offsets_are_not_given_again(
     tmp_path: Path, *, begins_segment: bool
 ) -> None:
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         for number in range(10):
             if number == 6 and begins_segment:
@@ -345,8 +326,7 @@ def test_what_is_left_out_is_gone_and_its_offsets_are_not_given_again(
         assert log.append(b"value 010") == 10
         log.core.set_high_watermark(11)
         assert numbers(log) == [*range(6), 10]
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.recovery.losses == []
         assert log.log_end_offset == 11
@@ -385,8 +365,7 @@ def test_segments_that_were_deleted_are_no_loss_where_the_last_checkpoint_fails(
 def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
     tmp_path: Path, left: int
 ) -> None:
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         for number in range(10):
             log.append_many([b"x"], leader_epoch=number // 3)
@@ -394,8 +373,7 @@ def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
         begun = [(0, 0), (1, 3), (2, 6), (3, 9)]
         assert log.core.epochs.as_list() == begun
     cut(file, left * size)
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.core.epochs.as_list() == [each for each in begun if each[1] < max(left, 1)]
         log.skip_lost()
@@ -407,15 +385,11 @@ def lose_index(path: Path, *, gap: bool) -> None:
     """A log of three segments and no index; of the second its middle is gone, or the segment."""
     with open_log_dir(path) as directory:
         log = directory.log("t")
-        for number in range(30):
-            if number in {10, 20}:
-                log.roll()
-            log.append_many([b"value %03d" % number], leader_epoch=number // 4)
+        fill_segments(log, range(30), in_epoch=4)
         second = Path(log.segments[1].path)
     if gap:
         second.unlink()
-    for file in path.glob(".kstore*"):
-        file.unlink()
+    remove_index(path)
 
 
 @pytest.mark.parametrize("gap", [True, False])
@@ -423,8 +397,7 @@ def test_a_replica_without_an_index_takes_a_gap_between_segments_for_a_hole(
     tmp_path: Path, gap: bool
 ) -> None:
     lose_index(tmp_path, gap=gap)
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.has_hole == gap
         log.cut_at_hole()
@@ -442,16 +415,14 @@ def test_a_compacted_log_without_an_index_and_one_of_a_single_process_may_have_g
             directory.replicated = replicated
             log = directory.log("t", config=LogConfig(cleanup_policy=(policy,)))
             assert not log.has_hole
-        for file in tmp_path.glob(".kstore*"):
-            file.unlink()
+        remove_index(tmp_path)
 
 
 def test_retention_at_the_moment_when_a_log_is_cut_at_its_hole_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_index(tmp_path, gap=True)
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         log.core.set_high_watermark(30)
         threads: list[threading.Thread] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 import kstore
 from kstore.log.offline.dump import DumpedSegment, dump
 from kstore.log.offline.verify import verify
+from tests.log.handling import remove_index, values
 
 KILLED = """
 import os, signal, sys, kstore
@@ -27,10 +28,6 @@ def killed_after(path: Path, count: int) -> Path:
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(count)], check=False)
     assert done.returncode == -signal.SIGKILL
     return path / "log-0" / f"{0:020}.log"
-
-
-def values(log: kstore.Log) -> list[bytes]:
-    return [record.value for record in log.records()]
 
 
 def expected(count: int) -> list[bytes]:
@@ -64,8 +61,7 @@ def test_a_torn_batch_before_zeros_is_cut_and_reported(tmp_path: Path) -> None:
     with segment.open("r+b") as file:
         file.seek(end - 5)
         file.write(b"\0" * 5)  # what a power cut may leave of the last write
-    for index in tmp_path.glob(".kstore*"):
-        index.unlink()
+    remove_index(tmp_path)
     with kstore.open_log(tmp_path) as log:
         assert values(log) == expected(9)
         assert log.recovery.truncated_bytes > 0
@@ -119,8 +115,7 @@ def machine_stopped(path: Path, lost: int) -> Path:
     with segment.open("r+b") as file:
         file.seek(size // 3 + 61)
         file.write(bytes([lost]) * (size // 3 - 61))
-    for index in path.glob(".kstore*"):
-        index.unlink()
+    remove_index(path)
     return segment
 
 

@@ -13,6 +13,7 @@ import pytest
 import kstore
 from kstore.log.local.recovery_report import Loss
 from kstore.log.offline.verify import verify
+from tests.log.handling import replicated_dir
 from tests.log.recovery.test_losses import cut, make, numbers
 
 
@@ -143,8 +144,7 @@ def test_the_end_of_the_log_is_left_to_copying_unless_it_leads(
     for copied in (0, 4, 30 - first):
         path = tmp_path / f"copy {copied}"
         shutil.copytree(tmp_path / "log", path)
-        with kstore.open_log_dir(path) as directory:
-            directory.replicated = True
+        with replicated_dir(path) as directory:
             log = directory.log("log")
             assert (log.lost_parts(), len(log.lost)) == ([], len(gone))
             assert "not lost" in str(log.refill(expected[0], b""))

@@ -9,7 +9,8 @@ import pytest
 import kstore
 from kstore.log import CorruptLogError, Log
 from kstore.record import build_batch
-from tests.log.segments.test_damage import COUNT, flip, make, read_all, remove_index
+from tests.log.handling import remove_index
+from tests.log.segments.test_damage import COUNT, flip, make, read_all
 
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 BASE_OFFSET, EPOCH, RECORDS = 4, 15, 65

@@ -13,19 +13,8 @@ from typing import Any
 import kstore
 from kstore.env import SystemEnv
 from kstore.log import Log
+from tests.log.handling import remove_index
 from tests.reference.fault_fs import FaultyFileSystem
-
-__all__ = [
-    "CALLS",
-    "LATER",
-    "NOW",
-    "SETTINGS",
-    "CountingFileSystem",
-    "Model",
-    "compacted_once",
-    "leftovers",
-    "open_on",
-]
 
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact,delete", "segment_bytes": 400, "index_interval_bytes": 100,
@@ -93,8 +82,7 @@ class Model:
     def check_folder(self, path: Path, *, without_index: bool) -> None:
         """Open the log and check it, and that no files of swaps are left."""
         if without_index:
-            for file in path.glob(".kstore*"):
-                file.unlink()
+            remove_index(path)
         else:  # have its folder looked at
             (path / "log-0" / "other").touch()
             (path / "log-0" / "other").unlink()

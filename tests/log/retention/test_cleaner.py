@@ -17,11 +17,11 @@ from kstore.log.retention.cleaned_transactions import ABORT, COMMIT, DATA, Clean
 from kstore.log.retention.cleaner import clean, measure
 from kstore.record import (
     ControlType,
-    EndTransactionMarker,
     batches,
     build_batch,
-    control_batch,
 )
+from tests.log.handling import remove_index
+from tests.record.producer_batches import marker, produced
 
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact", "segment_bytes": 1000, "retention_ms": -1,
@@ -167,8 +167,7 @@ def test_sequences_of_active_producers_survive(tmp_path: Path) -> None:
         log.append(b"other", b"k")
         log.roll()
         log.compact()
-    for file in tmp_path.glob(".kstore*"):
-        file.unlink()
+    remove_index(tmp_path)
     with compacted(tmp_path) as log:
         assert send(log, 29).duplicate
         assert not send(log, 30).duplicate
@@ -194,19 +193,10 @@ def test_aborted_data_goes_and_its_marker_only_then() -> None:
 def transaction(log: Log, producer_id: int, keys: list[bytes], end: ControlType) -> None:
     """A whole transaction of one producer."""
     for key in keys:
-        log.append_batches(
-            build_batch(
-                [(key, b"of %d" % producer_id)], producer_id=producer_id, producer_epoch=0,
-                base_sequence=0, transactional=True,
-            )
-        )  # fmt: skip
-    log.append_batches(
-        control_batch(
-            EndTransactionMarker(end, 0), producer_id=producer_id, producer_epoch=0,
-            timestamp=log.log_dir.now_ms(),
-        ),
-        origin="coordinator",
-    )  # fmt: skip
+        row = key, b"of %d" % producer_id
+        log.append_batches(produced(row, producer=producer_id, transactional=True))
+    ended = marker(end, producer_id, timestamp=log.log_dir.now_ms())
+    log.append_batches(ended, origin="coordinator")
 
 
 def test_transactions_are_cleaned_as_kafka_does(tmp_path: Path) -> None:
@@ -285,8 +275,7 @@ def test_every_state_that_a_crash_in_a_swap_leaves_is_finished(tmp_path: Path) -
             copy = tmp_path / "copy"
             shutil.copytree(state, copy)
             if without_index:
-                for file in copy.glob(".kstore*"):
-                    file.unlink()
+                remove_index(copy)
             with compacted(copy) as log:
                 assert {key: value for _, key, value in rows(log)} == expected
                 assert log.recovery.damages == []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kstore.env import SystemEnv
 from kstore.log import Log, open_log_dir
+from tests.log.handling import fill_segments, offsets, replicated_dir
 from tests.log.retention.failing_files import FailingFiles, is_killed
 from tests.reference.fault_fs import FaultyFileSystem
 
@@ -19,13 +19,9 @@ END = 40
 
 def make(path: Path, files: FailingFiles, *, rolled: bool) -> Log:
     """A log of records at 0 to 39 in four segments; if ``rolled``, with an empty fifth one."""
-    directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
-    directory.replicated = True
+    directory = replicated_dir(path, files, index_interval_bytes=150)
     log = directory.log("t")
-    for at in range(END):
-        if at and at % 10 == 0:
-            log.roll()
-        log.append_many([b"value %02d" % at], leader_epoch=at // 4)
+    fill_segments(log, range(END), in_epoch=4)
     log.core.set_high_watermark(4)
     if rolled:
         log.roll()
@@ -38,7 +34,7 @@ def is_right(log: Log, kept: int) -> int:
     """
     assert log.log_end_offset == END
     log.core.set_high_watermark(END)
-    found = [record.offset for record in log.records()]
+    found = offsets(log)
     assert found == list(range(len(found)))
     assert len(found) >= kept
     assert log.core.epochs.as_list() == [(n, 4 * n) for n in range((len(found) + 3) // 4)]
@@ -61,11 +57,10 @@ def test_what_fails_while_records_are_left_out_gives_no_offset_again(
             log.leave_out(at)
             assert is_right(log, at) == at
             assert log.append(b"next") == END
-        with open_log_dir(path) as directory:
-            directory.replicated = True
+        with replicated_dir(path) as directory:
             log = directory.log("t")
             assert (log.recovery.losses, log.recovery.damages) == ([], [])
-            assert [record.offset for record in log.records()] == [*range(at)]
+            assert offsets(log) == [*range(at)]
             assert log.log_end_offset == END + 1
         if not failed:
             break
@@ -88,8 +83,7 @@ def test_a_kill_while_records_are_left_out_gives_no_offset_again(
     for number in range(100):
         path = tmp_path / str(number)
         killed = is_killed(partial(leave_out_and_die, path, at, number, rolled=rolled))
-        with open_log_dir(path, index_interval_bytes=150) as directory:
-            directory.replicated = True
+        with replicated_dir(path, index_interval_bytes=150) as directory:
             log = directory.log("t")
             assert log.recovery.damages == []
             log.skip_lost()  # it is to lead
@@ -112,16 +106,14 @@ def test_offsets_that_could_not_be_skipped_are_skipped_later(tmp_path: Path) -> 
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
     os.truncate(file, 5 * size)
     files = FaultyFileSystem(str(tmp_path))
-    with open_log_dir(tmp_path, env=SystemEnv(fs=files)) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path, files) as directory:
         log = directory.log("t")
         files.fail("open", errno.ENOSPC)
         with pytest.raises(OSError, match="No space left"):
             log.skip_lost()
         assert (log.log_end_offset, log.has_lost) == (5, True)
         assert log.core.epochs.as_list() == [(0, 0), (1, 3)]
-    with open_log_dir(tmp_path) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         log.skip_lost()
         assert log.core.epochs.as_list() == [(0, 0), (1, 3), (2, 6), (3, 9)]

@@ -16,6 +16,7 @@ import pytest
 import kstore
 from kstore.log import Log, LogConfig, LogStorageError
 from kstore.record import batches
+from tests.log.handling import offsets
 from tests.log.retention.failing_files import is_killed
 from tests.log.retention.swap_model import (
     CALLS,
@@ -76,16 +77,12 @@ def _truncate(log: Log, model: Model, end: int) -> None:
 
 def truncate_far(log: Log, model: Model) -> None:
     """Truncate to the segments that were compacted first."""
-    _truncate(log, model, min(at for at in _offsets(log) if at >= 20))
+    _truncate(log, model, min(at for at in offsets(log) if at >= 20))
 
 
 def truncate_near(log: Log, model: Model) -> None:
     """Truncate to the segments that were not."""
-    _truncate(log, model, _offsets(log)[-4])
-
-
-def _offsets(log: Log) -> list[int]:
-    return [record.offset for record in log.records()]
+    _truncate(log, model, offsets(log)[-4])
 
 
 def delete_some(log: Log, model: Model) -> None:
@@ -324,7 +321,7 @@ def test_a_truncation_while_segments_are_cleaned_loses_nothing_and_brings_nothin
             append(log, model)
             log.roll()
             model.append(log, b"other", b"active")
-            cut = _offsets(log)[position]
+            cut = offsets(log)[position]
 
             def truncate(log: Log = log, model: Model = model, cut: int = cut) -> None:
                 model.truncate(log, cut)

@@ -17,6 +17,7 @@ from kstore.log import Log
 from kstore.record import build_batch
 from tests.log.retention.failing_files import is_killed
 from tests.log.retention.swap_model import LATER, NOW, SETTINGS, CountingFileSystem, open_on
+from tests.record.producer_batches import produced
 
 RECORDS = 40
 PRODUCERS = {number // 5 + 1: number for number in range(RECORDS)}
@@ -27,10 +28,9 @@ def fill(log: Log, *, flush_at: int) -> None:
     """Append records of each producer and epoch; a flush is followed by a checkpoint."""
     for number in range(RECORDS):
         key = b"k%d" % (number if number % 5 == 0 else number % 7 + 100)
-        batch = build_batch(
-            [(key, b"v%d" % number)], timestamp=NOW, producer_id=number // 5 + 1,
-            producer_epoch=0, base_sequence=number % 5,
-        )  # fmt: skip
+        batch = produced(
+            (key, b"v%d" % number), producer=number // 5 + 1, sequence=number % 5, timestamp=NOW
+        )
         log.append_batches(bytearray(batch), leader_epoch=number // 3 + 1)
         if number == flush_at:
             log.flush()

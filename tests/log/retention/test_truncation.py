@@ -10,58 +10,39 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.log.segment_file import SegmentFile
-from kstore.env import SystemEnv, SystemFileSystem
 from kstore.log import Log, open_log_dir
+from tests.log.handling import offsets, replicated_dir, values
 from tests.log.retention.failing_files import FailingFiles, is_killed
+from tests.log.segments.hooked_files import HookedFiles
 from tests.reference.fault_fs import FaultyFileSystem
 
 END, CUT = 12, 6
 
 
-class Files(SystemFileSystem):
-    """Files that do something else before they are opened, or after they were cut."""
+class Files(HookedFiles):
+    """Files that do something else when they have been opened, or cut; or can't be cut."""
 
-    def __init__(self) -> None:
-        self.when_opened: Callable[[], object] | None = None
-        self.when_cut: Callable[[], object] | None = None
-        self.broken = False
+    when_opened: Callable[[], object] | None = None
+    when_cut: Callable[[], object] | None = None
+    broken = False
 
-    def open_segment(
-        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
-    ) -> Any:
-        do, self.when_opened = self.when_opened, None
-        file = HookedFile(path, writable=writable, create=create)
-        file.files = self
+    def before(self, call: str, path: str) -> None:
+        if self.broken and call == "truncate":
+            raise OSError(errno.EIO, "no")
+
+    def after(self, call: str, path: str) -> None:
+        do = None
+        if call in {"create", "open"}:
+            do, self.when_opened = self.when_opened, None
+        elif path.endswith(".log"):
+            do, self.when_cut = self.when_cut, None
         if do is not None:
             do()
-        return file
-
-    def unlink(self, path: str) -> None:
-        super().unlink(path)
-        self.cut(path)
-
-    def cut(self, path: str) -> None:
-        do, self.when_cut = self.when_cut, None
-        if do is not None and path.endswith(".log"):
-            do()
-
-
-class HookedFile(SegmentFile):
-    files: Files
-
-    def truncate(self, size_bytes: int) -> int:
-        if self.files.broken:
-            raise OSError(errno.EIO, "no")
-        result = super().truncate(size_bytes)
-        self.files.cut(self.path)
-        return result
 
 
 def make(path: Path, files: Files, *, roll: int = END) -> Log:
     """A log of twelve batches with a record each, which the caller's log dir closes."""
-    directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
-    directory.replicated = True
+    directory = replicated_dir(path, files, index_interval_bytes=150)
     log = directory.log("t")
     for number in range(END):
         if number == roll:
@@ -151,18 +132,12 @@ def test_a_truncation_that_failed_after_a_segment_was_removed_can_be_tried_again
 
 def with_gaps(path: Path, **settings: Any) -> Log:
     """A log with records at 0 to 4, 20 to 24 and 40 to 44, in batches of five."""
-    directory = open_log_dir(path, **settings)
-    directory.replicated = True
+    directory = replicated_dir(path, **settings)
     log = directory.log("t")
     for base in (0, 20, 40):
         log.append_at(base, [b"value"] * 5, leader_epoch=base)
         log.core.set_high_watermark(log.log_end_offset)
     return log
-
-
-def offsets(log: Log) -> list[int]:
-    """Of all records."""
-    return [record.offset for record in log.records()]
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 130])
@@ -177,8 +152,7 @@ def test_a_log_that_is_cut_in_a_gap_ends_there(tmp_path: Path, at: int, segment_
         assert log.core.epochs.as_list() == [(e, e) for e in (0, 20) if e < at]
         assert log.truncate(at) == at
         assert log.read_batches(at) == b""
-    with open_log_dir(tmp_path, segment_bytes=segment_bytes) as directory:
-        directory.replicated = True
+    with replicated_dir(tmp_path, segment_bytes=segment_bytes) as directory:
         log = directory.log("t")
         assert (log.log_end_offset, log.high_watermark) == (at, at)
         assert offsets(log) == kept
@@ -221,7 +195,7 @@ def test_a_power_loss_brings_nothing_back_that_was_cut_in_a_gap(
     tmp_path: Path, index_survives: bool
 ) -> None:
     fs = FaultyFileSystem(str(tmp_path / "logs"))
-    log = with_gaps(tmp_path / "logs", env=SystemEnv(fs=fs), flush="os")
+    log = with_gaps(tmp_path / "logs", fs=fs, flush="os")
     with log.log_dir:
         log.flush()
         assert log.truncate(30) == 30
@@ -239,7 +213,7 @@ def test_a_power_loss_brings_nothing_back_that_was_left_out(
     tmp_path: Path, index_survives: bool
 ) -> None:
     fs = FaultyFileSystem(str(tmp_path / "logs"))
-    log = with_gaps(tmp_path / "logs", env=SystemEnv(fs=fs), flush="os")
+    log = with_gaps(tmp_path / "logs", fs=fs, flush="os")
     with log.log_dir:
         log.flush()
         log.leave_out(20)
@@ -255,8 +229,7 @@ def test_a_power_loss_brings_nothing_back_that_was_left_out(
 
 def failing_log(path: Path, files: FailingFiles) -> Log:
     """Four segments, the second with a gap at its end."""
-    directory = open_log_dir(path, env=SystemEnv(fs=files), index_interval_bytes=150)
-    directory.replicated = True
+    directory = replicated_dir(path, files, index_interval_bytes=150)
     log = directory.log("t")
     for base in (0, 20, 40, 60):
         for each in range(8):
@@ -270,7 +243,7 @@ def is_prefix(log: Log, expected: list[int]) -> int:
     """A log has the first of these records; how many."""
     found = offsets(log)
     assert found == expected[: len(found)]
-    assert [record.value for record in log.records()] == [b"value %02d" % at for at in found]
+    assert values(log) == [b"value %02d" % at for at in found]
     assert log.core.epochs.as_list() == [(each, each) for each in found]
     return len(found)
 
@@ -294,8 +267,7 @@ def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_agai
         assert all(Path(segment.path).exists() for segment in log.segments)
         if reopens:
             log.log_dir.close()
-            directory = open_log_dir(path, index_interval_bytes=150)
-            directory.replicated = True
+            directory = replicated_dir(path, index_interval_bytes=150)
             log = directory.log("t")
             assert log.recovery.losses == []
             assert is_prefix(log, ALL) >= len(kept)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ import pytest
 import kstore
 from kstore.log import CorruptLogError, Log, OffsetOutOfRangeError
 from kstore.log.settings import LogConfig
+from tests.log.handling import in_a_child
 
 SEEDS = [
     pytest.param(range(2), id="few"),
@@ -242,19 +241,16 @@ def findings(folder: Path, files: str, kind: str, seeds: Iterable[int]) -> list[
 def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
     """The result of an examination; how its process died, where it did."""
     result = path.with_suffix(".json")
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with suppress(BaseException):
-            logging.basicConfig(filename=path.with_suffix(".txt"), level=logging.WARNING)
-            try:
-                wrong = examine(path)
-            except Exception as error:  # noqa: BLE001 (any of them is a finding)
-                wrong = [f"raised {error!r}"]
-            result.write_text(json.dumps(wrong), encoding="utf-8")
-            code = 0
-        os._exit(code)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def look() -> None:
+        logging.basicConfig(filename=path.with_suffix(".txt"), level=logging.WARNING)
+        try:
+            wrong = examine(path)
+        except Exception as error:  # noqa: BLE001 (any of them is a finding)
+            wrong = [f"raised {error!r}"]
+        result.write_text(json.dumps(wrong), encoding="utf-8")
+
+    status = in_a_child(look)
     if status != 0:
         return [f"the process ended with {status}"]
     return json.loads(result.read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import kstore
 from kstore.log import CorruptLogError, Log
 from kstore.log.segments.damage import Bounds, survey
+from tests.log.handling import remove_index
 
 COUNT = 12
 FIELDS = {
@@ -51,12 +52,6 @@ def flip(file: Path, position: int, bit: int) -> None:
     data = bytearray(file.read_bytes())
     data[position] ^= 1 << bit
     file.write_bytes(data)
-
-
-def remove_index(path: Path) -> None:
-    """Delete the index environment."""
-    for file in path.glob(".kstore*"):
-        file.unlink()
 
 
 def read_all(log: Log) -> tuple[dict[int, bytes | None], list[tuple[int, int]]]:

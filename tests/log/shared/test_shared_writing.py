@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -23,12 +22,9 @@ from kstore.log import (
     open_log_dir,
 )
 from kstore.types import TopicPartition
+from tests.beside.programs import Dialogue
 from tests.beside.waiting import until
-
-
-def values(log: Log) -> list[bytes | None]:
-    return [record.value for record in log.records()]
-
+from tests.log.handling import values
 
 BEGIN = """
 import os, signal, sys, time, kstore
@@ -36,23 +32,10 @@ log = kstore.open_log(sys.argv[1], shared=True)
 """
 
 
-def child(path: Path, code: str) -> subprocess.Popen[str]:
+def child(path: Path, code: str) -> Dialogue:
     """A process that has the log open as ``log``, and says so."""
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{BEGIN}{code}\nprint('done', flush=True)\ntime.sleep(600)",
-         str(path)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    return process.stdout.readline().strip()
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    code = f"{BEGIN}{code}\nprint('done', flush=True)\ntime.sleep(600)"
+    return Dialogue([sys.executable, "-c", code, str(path)])
 
 
 def test_each_sees_what_the_others_appended(tmp_path: Path) -> None:
@@ -184,11 +167,11 @@ def test_another_takes_over_when_the_keeper_closes(tmp_path: Path) -> None:
 
 def test_another_takes_over_when_the_keeper_is_killed(tmp_path: Path) -> None:
     keeper = child(tmp_path, "log.append(b'k')")
-    assert said(keeper) == "done"
+    assert keeper.line() == "done"
     with kstore.open_log(tmp_path, shared=True) as log:
-        with pytest.raises(NotKeeperError, match=f"pid {keeper.pid} "):
+        with pytest.raises(NotKeeperError, match=f"pid {keeper.process.pid} "):
             log.truncate(0)
-        end(keeper)
+        keeper.end()
         until(lambda: log.log_dir.state.keeper)  # type: ignore[attr-defined]
         log.append(b"l")
         assert log.truncate(1) == 1
@@ -229,8 +212,8 @@ def test_a_writer_killed_between_its_write_and_saying_so(tmp_path: Path, whole: 
         data = (2).to_bytes(8, "big") + data[8:]
         data = data if whole else data[:-3]
         writer = child(tmp_path, TORN.format(data=data.hex(), kind="SIGKILL"))
-        assert said(writer) == "torn"
-        end(writer)
+        assert writer.line() == "torn"
+        writer.end()
         expected = [b"a", b"b", b"0", b"1"] if whole else [b"a", b"b"]
         assert log.append(b"c") == len(expected)
         assert values(log) == [*expected, b"c"]
@@ -243,17 +226,17 @@ def test_a_writer_that_is_stopped_with_the_lock_is_waited_for(tmp_path: Path) ->
     with kstore.open_log(tmp_path, shared=True) as log:
         log.append(b"a")
         writer = child(tmp_path, TORN.format(data="00", kind="SIGSTOP"))
-        assert said(writer) == "torn"
+        assert writer.line() == "torn"
         offsets: list[int] = []
         waits = threading.Thread(target=lambda: offsets.append(log.append(b"b")))
         waits.start()
         waits.join(0.3)
         assert not offsets
         assert values(log) == [b"a"]  # who only reads what is known waits for nobody
-        writer.send_signal(signal.SIGKILL)
+        writer.process.send_signal(signal.SIGKILL)
         waits.join(30)
         assert offsets == [1]
-        end(writer)
+        writer.end()
 
 
 def test_waiters_hear_of_appends_of_other_processes(tmp_path: Path) -> None:
@@ -265,7 +248,7 @@ def test_waiters_hear_of_appends_of_other_processes(tmp_path: Path) -> None:
         waits.join(60)
         assert heard == [True]
         assert not log.wait(1, 0.01)
-        end(writer)
+        writer.end()
 
 
 def test_with_flush_always_nobody_sees_what_is_not_on_the_disk(tmp_path: Path) -> None:

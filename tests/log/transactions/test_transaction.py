@@ -21,14 +21,10 @@ from kstore.log import (
     open_log,
     open_log_dir,
 )
-from kstore.log.log import Log
 from kstore.log.transactions import transaction
 from kstore.log.transactions.journal import JOURNAL_NAME, pending_parts
 from kstore.types import Header
-
-
-def values(log: Log) -> list[bytes | None]:
-    return [record.value for record in log.records()]
+from tests.log.handling import values
 
 
 @pytest.mark.parametrize("settings", [{}, {"shared": True}, {"flush": "always"}])

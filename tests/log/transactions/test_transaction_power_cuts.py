@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from kstore.env import SystemEnv
-from kstore.log import LogDir, open_log_dir
+from kstore.log import open_log_dir
 from kstore.log.local.local_log import LocalLog
 from kstore.log.transactions.journal import Journal, Part
 from kstore.log.transactions.transaction import Transaction
+from tests.log.handling import abandon, values
 from tests.reference.fault_fs import FaultyFileSystem
 
 NAMES = ("a", "b", "c")
@@ -60,20 +61,6 @@ class Machine:
         monkeypatch.setattr(Transaction, "_apply", applying)
 
 
-def abandon(logs: LogDir) -> None:
-    """Nothing of it may reach the disk any more."""
-    for log in logs.open_logs():
-        log.core.close()
-    logs.maintenance.stop()
-    logs.index.close()
-    logs._give_lock_back()
-    logs.state.closed = True
-
-
-def values(logs: LogDir, name: str) -> list[bytes | None]:
-    return [record.value for record in logs.log(name).records()]
-
-
 @pytest.mark.parametrize("torn", ["none", "any", "all"])
 @pytest.mark.parametrize("step", range(7))
 @pytest.mark.parametrize("seed", range(4))
@@ -93,7 +80,7 @@ def test_a_power_cut_leaves_a_transaction_whole_or_out(
         with logs.transaction() as t:
             for log in chance.sample(opened, 2):
                 t.append_many(log, [b"%d" % number] * chance.randint(1, 3))
-    before = {name: values(logs, name) for name in NAMES}
+    before = {name: values(logs.log(name)) for name in NAMES}
     machine.armed = True
     with pytest.raises(PowerCutError), logs.transaction() as t:  # noqa: PT012 (its end raises)
         for log in opened:
@@ -102,7 +89,7 @@ def test_a_power_cut_leaves_a_transaction_whole_or_out(
     abandon(logs)
     monkeypatch.undo()
     with open_log_dir(tmp_path / "after") as after:
-        found = {name: values(after, name) for name in NAMES}
+        found = {name: values(after.log(name)) for name in NAMES}
         more = {name: found[name][len(before[name]) :] for name in NAMES}
         assert all(found[name][: len(before[name])] == before[name] for name in NAMES)
         assert len({len(rest) for rest in more.values()}) == 1, more
@@ -112,7 +99,7 @@ def test_a_power_cut_leaves_a_transaction_whole_or_out(
         assert not whole or step > 0
         assert all(after.log(name).append(b"x") == len(found[name]) for name in NAMES)
     with open_log_dir(tmp_path / "after") as again:
-        assert values(again, "a") == [*found["a"], b"x"]
+        assert values(again.log("a")) == [*found["a"], b"x"]
 
 
 def test_records_that_were_truncated_after_a_transaction_stay_away(tmp_path: Path) -> None:
@@ -133,4 +120,4 @@ def test_records_that_were_truncated_after_a_transaction_stay_away(tmp_path: Pat
     fs.power_cut(str(tmp_path / "after"), torn="none")
     abandon(logs)
     with open_log_dir(tmp_path / "after") as after:
-        assert values(after, "a") == values(after, "b") == [b"new"]
+        assert values(after.log("a")) == values(after.log("b")) == [b"new"]
