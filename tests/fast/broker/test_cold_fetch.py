@@ -4,7 +4,6 @@ real files, whose pages the test has dropped.
 
 from __future__ import annotations
 
-import os
 import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.disk.page_cache import is_resident
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Client, Plane
 from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.fast.disk.dropped_pages import drop_pages
 from tests.record_requests import fetch_part as part
 from tests.record_requests import only
 
@@ -59,17 +58,7 @@ class Cold:
         self.pages = self.plane.dir.pages
         self.pages.serve(self.readers.add, self.readers.remove)
         self.path = self.plane.partition().log.segments[-1].path
-        self.drop()
-
-    def drop(self) -> None:
-        """Have the system forget the segment's pages."""
-        descriptor = os.open(self.path, os.O_RDWR)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        found = is_resident(descriptor, 0, os.fstat(descriptor).st_size)
-        os.close(descriptor)
-        if found is not False:
-            pytest.skip("this system does not say what is in the page cache, or drops nothing")
+        drop_pages(self.path)
 
     def fetch(self, client: Client, **more: Any) -> int:
         asked = {"max_wait_ms": 1000, **more}
@@ -139,7 +128,7 @@ def test_pages_that_are_dropped_again_are_not_waited_for_twice(cold: Cold) -> No
     cold.fetch(client)
     ready, _, _ = select.select(list(cold.readers.callbacks), [], [], PATIENCE_S)
     assert ready
-    cold.drop()
+    drop_pages(cold.path)
     cold.readers.wait()
     assert records(client) == b"".join(cold.batches[:2])
     assert cold.pages.cold_reads == 1

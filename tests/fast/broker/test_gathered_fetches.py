@@ -4,9 +4,6 @@ sent at once, and a follower that waits for more in vain waits only for a moment
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,13 +86,6 @@ def batches_of(data: bytes) -> list[bytes]:
         found.append(data[:size])
         data = data[size:]
     return found
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path)
-    yield plane
-    plane.close()
 
 
 class Scene:

@@ -19,13 +19,14 @@ from tests.broker.harness.plane_harness import NODE_ID, Client, Plane
 from tests.record_requests import produce_request
 
 PRODUCE, VERSION = 0, 9
+LIMITS = {"partitions": 4}
 BULK = b"b" * 70_000
 
 
 class Threads:
     """Stands for a log dir's threads: appends are done when the test says so."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Any) -> None:
         self.runs: list[Callable[[], bool]] = []
         self.loop = plane.loop
         plane.dir.appends.serve(plane.loop.call_soon, self.runs.append)
@@ -35,13 +36,6 @@ class Threads:
         for _ in range(count):
             assert self.runs.pop(0)()
         self.loop.turn()
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path, partitions=4)
-    yield plane
-    plane.close()
 
 
 def batch(value: bytes, **more: Any) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import Plane
+from tests.record.producer_batches import produced
 from tests.record_requests import produce_request
 
 PRODUCE, VERSION = 0, 12
@@ -57,14 +57,10 @@ def asked(plane: Plane) -> Asked:
 def batch(
     sequence: int, *, transactional: bool = True, producer: tuple[int, int] = PRODUCER
 ) -> bytes:
-    return build_batch(
-        [(b"k", b"v")],
-        timestamp=1_700_000_000_000,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=sequence,
-        transactional=transactional,
-    )
+    return produced(
+        (b"k", b"v"), producer=producer[0], epoch=producer[1], sequence=sequence,
+        transactional=transactional, timestamp=1_700_000_000_000,
+    )  # fmt: skip
 
 
 def codes(plane: Plane, batches: dict[int, bytes], name: str | None = "tx") -> list[int]:

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kstore._fast.record.batch_view import BatchView, batches
 from kstore._fast.record.builder import build_batch
@@ -25,6 +22,7 @@ from tests.record_requests import fetch_part, fetch_request, only
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, VERSION = 0, 1, 9
+LIMITS = {"partitions": 4}
 GZIP, LZ4, ZSTD = 1, 3, 4
 MB = 1 << 20
 Jobs = list[tuple[int, bytes, int, int, int]]
@@ -44,13 +42,6 @@ class Threads:
             connection.verdicts[place] = look_into(batch, *given)
         connection.admitted()
         return [job[0] for job in jobs]
-
-
-@pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path, partitions=4)
-    yield plane
-    plane.close()
 
 
 def zstd(size: int, codec: int = ZSTD, **more: Any) -> bytes:

@@ -16,6 +16,7 @@ from kstore.protocol.logs.fetch import (
     PartitionData,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.fast.broker.test_fetch_path import append
 from tests.record_requests import fetch_request, only
 
 FETCH = 1
@@ -37,10 +38,6 @@ class Leader(Plane):
         self.clients = {node: self.client() for node in FOLLOWERS}
         self.led = self.partition()
         self.led.lead(3, 1, REPLICAS, isr)
-
-    def append(self, count: int = 1) -> None:
-        code, *_ = self.led.append_batches(bytearray(build_batch([b"v"] * count, timestamp=1)))
-        assert code == 0
 
     def fetch_by(self, node: int, offset: int, *, epoch: int = -1) -> PartitionData:
         """What a follower is answered that asks for the records from an offset on."""
@@ -67,7 +64,7 @@ def leader(tmp_path: Path):
 
 
 def test_the_slowest_in_sync_replica_holds_the_high_watermark(leader: Leader) -> None:
-    leader.append(5)
+    append(leader, 5)
     for node, offset in zip(FOLLOWERS, (5, 3, 4), strict=True):
         assert leader.led.high_watermark == 0
         leader.fetch_by(node, offset)
@@ -77,14 +74,14 @@ def test_the_slowest_in_sync_replica_holds_the_high_watermark(leader: Leader) ->
 
 
 def test_the_answer_tells_the_high_watermark_that_its_fetch_has_moved(leader: Leader) -> None:
-    leader.append(5)
+    append(leader, 5)
     leader.fetch_by(6, 5)
     leader.fetch_by(7, 5)
     assert leader.fetch_by(8, 5).high_watermark == 5
 
 
 def test_a_follower_has_all_where_the_leader_goes_on_behind_lost_records(leader: Leader) -> None:
-    leader.append(5)
+    append(leader, 5)
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)
     log = leader.led.log
@@ -93,7 +90,7 @@ def test_a_follower_has_all_where_the_leader_goes_on_behind_lost_records(leader:
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)
     assert leader.led.high_watermark == 20
-    leader.append(1)
+    append(leader, 1)
     assert leader.fetch_by(6, 5).records
     assert leader.led.high_watermark == 20
     for node in FOLLOWERS:
@@ -105,7 +102,7 @@ def test_with_flush_always_the_leaders_own_tail_holds_the_high_watermark(tmp_pat
     leader = Leader(tmp_path, flush="always")
     asked: list[tuple[object, int]] = []
     leader.table.on_unsynced = asked.extend
-    leader.append(5)
+    append(leader, 5)
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)
     told: list[int] = []
@@ -154,12 +151,12 @@ def test_with_flush_always_a_follower_shows_what_is_on_its_disk(tmp_path: Path) 
 def test_a_follower_that_lost_its_tail_does_not_take_the_high_watermark_back(
     leader: Leader,
 ) -> None:
-    leader.append(5)
+    append(leader, 5)
     for node in FOLLOWERS:
         leader.fetch_by(node, 5)
     leader.fetch_by(6, 2)
     assert (leader.led.high_watermark, leader.offset_of(6)) == (5, 2)
-    leader.append(1)
+    append(leader, 1)
     for node in FOLLOWERS[1:]:
         leader.fetch_by(node, 6)
     assert leader.led.high_watermark == 5
@@ -167,7 +164,7 @@ def test_a_follower_that_lost_its_tail_does_not_take_the_high_watermark_back(
 
 def test_nobody_is_proposed_before_the_leaders_epoch_begins(tmp_path: Path) -> None:
     leader = Leader(tmp_path, isr=(NODE_ID, 6))
-    leader.append(4)
+    append(leader, 4)
     leader.led.lead(4, 2, REPLICAS, (NODE_ID, 6))  # its epoch begins at 4, nothing is committed
     leader.fetch_by(7, 3)
     assert leader.proposed == []
@@ -181,7 +178,7 @@ def test_a_proposed_replica_holds_the_high_watermark_until_it_is_refused(tmp_pat
     leader.now_ms += LAG_MS + 1
     leader.fetch_by(7, 0)
     assert leader.proposed == [(NODE_ID, 6, 7)]
-    leader.append(2)
+    append(leader, 2)
     leader.fetch_by(6, 2)
     assert leader.led.high_watermark == 0
     leader.now_ms += LAG_MS + 1  # and it is no longer near enough to be waited for
@@ -191,7 +188,7 @@ def test_a_proposed_replica_holds_the_high_watermark_until_it_is_refused(tmp_pat
 
 
 def test_a_shrinking_isr_counts_in_full_until_it_is_agreed(leader: Leader) -> None:
-    leader.append(2)
+    append(leader, 2)
     for node in (6, 7):
         leader.fetch_by(node, 2)
     leader.now_ms += LAG_MS + 1
@@ -232,7 +229,7 @@ def test_who_is_no_replica_is_refused(leader: Leader) -> None:
 
 def test_an_earlier_life_of_a_follower_is_refused(leader: Leader) -> None:
     """KIP-903: it may have lost what that life had."""
-    leader.append(3)
+    append(leader, 3)
     assert leader.fetch_by(6, 1, epoch=20).error_code == 0
     assert leader.fetch_by(6, 3, epoch=19).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader.table.replication.live = {NODE_ID: 1, 6: 25, 7: 2, 8: 3}
@@ -245,7 +242,7 @@ def test_a_dead_replica_is_neither_waited_for_nor_proposed(tmp_path: Path) -> No
     leader = Leader(tmp_path, isr=(NODE_ID, 6))
     leader.table.on_isr_change = None
     leader.fetch_by(7, 0)
-    leader.append(2)
+    append(leader, 2)
     leader.fetch_by(6, 2)
     assert leader.led.high_watermark == 0  # 7 is near enough to be waited for
     leader.table.replication.live = {NODE_ID: 1, 6: 2}
@@ -259,7 +256,7 @@ def test_with_fewer_than_min_insync_replicas_it_stays(leader: Leader) -> None:
     leader.led.isr_applied((NODE_ID,), 2, 3)
     leader.now_ms += LAG_MS + 1
     leader.led.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=1)
-    leader.append(1)
+    append(leader, 1)
     assert leader.led.high_watermark == 1
     leader.led.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
     told: list[int] = []
@@ -270,7 +267,7 @@ def test_with_fewer_than_min_insync_replicas_it_stays(leader: Leader) -> None:
 
 def test_waits_are_answered_in_the_order_of_their_offsets(leader: Leader) -> None:
     told: list[tuple[int, int]] = []
-    leader.append(9)
+    append(leader, 9)
     for offset in (3, 9, 5, 5, 1):
         leader.led.when_committed(offset, lambda code, offset=offset: told.append((offset, code)))
     for node in FOLLOWERS:
@@ -286,7 +283,7 @@ def test_waits_are_answered_in_the_order_of_their_offsets(leader: Leader) -> Non
 
 def test_a_partition_that_moves_keeps_its_high_watermark(leader: Leader) -> None:
     """To another log dir: what is copied there has none of its own."""
-    leader.append(4)
+    append(leader, 4)
     for node in FOLLOWERS:
         leader.fetch_by(node, 3)
     copy = leader.dir.log("copy", 0)
@@ -349,7 +346,7 @@ def test_it_is_what_the_model_says(tmp_path: Path, seed: int) -> None:
         what = rng.choice(["append", "fetch", "fetch", "fetch", "wait", "time", "shrink", "decide"])
         if what == "append":
             count = rng.randrange(1, 4)
-            leader.append(count)
+            append(leader, count)
             model.append(count, leader.now_ms)
         elif what == "fetch":
             node = rng.choice(FOLLOWERS)

@@ -20,6 +20,7 @@ from kstore.protocol.logs.fetch import (
     PartitionData,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.fast.broker.test_fetch_path import append
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
 PRODUCE, FETCH = 0, 1
@@ -30,18 +31,9 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
+def plane(plane: Plane) -> Plane:
     plane.partition().lead(3, 1, REPLICAS, REPLICAS)
-    yield plane
-    plane.close()
-
-
-def append(plane: Plane, count: int = 1) -> bytes:
-    """One batch of so many records; returns it as it lies in the log."""
-    batch = bytearray(build_batch([b"v"] * count, timestamp=1))
-    assert plane.partition().append_batches(batch)[0] == 0
-    return bytes(batch)
+    return plane
 
 
 def request(version: int, offset: int, *, node: int = -1, **more: Any) -> FetchRequest:

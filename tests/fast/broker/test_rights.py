@@ -4,7 +4,6 @@ are told, for every version.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -41,12 +40,10 @@ def acl(
 
 
 @pytest.fixture
-def plane(tmp_path: Path):
-    plane = Plane(tmp_path)
+def plane(plane: Plane) -> Plane:
     plane.add_topic("other", OTHER_ID, 1)
     plane.plane.authorizer = Authorizer(["User:root"])
-    yield plane
-    plane.close()
+    return plane
 
 
 def rules(plane: Plane, *acls: Acl) -> None:

@@ -25,38 +25,31 @@ from kstore._fast.log.append_queue import AppendQueue, CallbackJob
 from kstore._fast.log.dir_calm import DirCalm
 from kstore._fast.log.segment_file import SegmentFile
 from kstore._fast.record.builder import build_batch
-from kstore.env import SystemEnv, SystemFileSystem
+from kstore.env import SystemEnv
 from kstore.log import Log, LogDir, open_log_dir
+from tests.log.segments.hooked_files import HookedFiles
 
 WAIT_S = 60
 STORAGE_ERROR, NOT_LEADER = 56, 6
 
 
-class Gate(SegmentFile):
-    """A segment file whose appends wait while the gate is shut, and may fail."""
+class GatedFiles(HookedFiles):
+    """Appends to the topic `slow` wait while the gate is shut, and may fail."""
 
-    open = threading.Event()
-    reached = threading.Semaphore(0)
-    failing: OSError | None = None
+    only = "slow"
 
-    def append(self, data: Any) -> int:
-        Gate.reached.release()
-        assert Gate.open.wait(WAIT_S)
-        if Gate.failing is not None:
-            raise Gate.failing
-        return super().append(data)
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.reached = threading.Semaphore(0)
+        self.failing: OSError | None = None
 
-
-class GatedFiles(SystemFileSystem):
-    """Segments of the topic `slow` are behind the gate."""
-
-    def open_segment(
-        self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
-    ) -> Any:
-        slow = factory is SegmentFile and "slow" in path
-        return super().open_segment(
-            Gate if slow else factory, path, writable=writable, create=create
-        )
+    def before(self, call: str, path: str) -> None:
+        if call == "append":
+            self.reached.release()
+            assert self.open.wait(WAIT_S)
+            if self.failing is not None:
+                raise self.failing
 
 
 class Loop:
@@ -79,14 +72,16 @@ def loop() -> Loop:
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path, loop: Loop):
-    Gate.open.set()
-    Gate.reached = threading.Semaphore(0)
-    Gate.failing = None
-    opened = open_log_dir(str(tmp_path / "logs"), env=SystemEnv(fs=GatedFiles()))
+def gate() -> GatedFiles:
+    return GatedFiles()
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path, loop: Loop, gate: GatedFiles):
+    opened = open_log_dir(str(tmp_path / "logs"), env=SystemEnv(fs=gate))
     opened.appends.serve(loop.calls.put)
     yield opened
-    Gate.open.set()
+    gate.open.set()
     opened.close()
 
 
@@ -158,52 +153,54 @@ def test_held_appends_of_one_log_wait_for_their_release_in_order(
 
 
 def test_what_hangs_holds_its_log_and_nothing_of_the_other_lane(
-    log_dir: LogDir, loop: Loop
+    log_dir: LogDir, loop: Loop, gate: GatedFiles
 ) -> None:
     slow, other = log_dir.log("slow"), log_dir.log("t")
-    Gate.open.clear()
+    gate.open.clear()
     leave(loop, slow, batch(b"x" * 70_000))
     leave(loop, slow, batch(b"small, and behind it"))
     leave(loop, other, batch(b"beside it"))
     [beside] = loop.until(1)
     assert (beside.problem, values(other)) == (None, [b"beside it"])
     assert slow.log_end_offset == 0
-    Gate.open.set()
+    gate.open.set()
     loop.until(3)
     assert values(slow) == [b"x" * 70_000, b"small, and behind it"]
 
 
 def test_a_failure_fails_what_is_queued_behind_it_and_nothing_later(
-    log_dir: LogDir, loop: Loop
+    log_dir: LogDir, loop: Loop, gate: GatedFiles
 ) -> None:
     slow = log_dir.log("slow")
     leave(loop, slow, batch(b"first"))
     loop.until(1)
-    Gate.open.clear()
-    Gate.failing = OSError(errno.ENOSPC, "no space")
+    gate.open.clear()
+    gate.failing = OSError(errno.ENOSPC, "no space")
     for value in (b"fails", b"behind", b"behind that"):
         leave(loop, slow, batch(value))
-    Gate.open.set()
+    gate.open.set()
     problems = [job.problem for job in loop.until(4)[1:]]
     assert [type(each) for each in problems] == [OSError] * 3
     assert "no space" in str(problems[0])
     assert "an append before it failed" in str(problems[2])
     assert values(slow) == [b"first"]
-    Gate.failing = None
+    gate.failing = None
     leave(loop, slow, batch(b"later"))
     assert loop.until(5)[4].base_offset == 1
     assert values(slow) == [b"first", b"later"]
 
 
-def test_what_was_queued_before_leadership_ended_is_refused(log_dir: LogDir, loop: Loop) -> None:
+def test_what_was_queued_before_leadership_ended_is_refused(
+    log_dir: LogDir, loop: Loop, gate: GatedFiles
+) -> None:
     slow = log_dir.log("slow")
-    Gate.open.clear()
+    gate.open.clear()
     leave(loop, slow, batch(b"under way"))
     leave(loop, slow, batch(b"queued"))
-    Gate.reached.acquire()
+    gate.reached.acquire()
     slow.core.refuse_queued()
     leave(loop, slow, batch(b"of the next term"))
-    Gate.open.set()
+    gate.open.set()
     codes = [job.error_code for job in loop.until(3)]
     assert codes == [0, NOT_LEADER, 0]
     assert values(slow) == [b"under way", b"of the next term"]
@@ -235,9 +232,11 @@ def test_who_has_no_loop_can_leave_nothing_to_threads(tmp_path: Path) -> None:
         assert log.core.queued == 0
 
 
-def test_what_hangs_is_named_by_a_thread(log_dir: LogDir, loop: Loop, caplog: Any) -> None:
+def test_what_hangs_is_named_by_a_thread(
+    log_dir: LogDir, loop: Loop, gate: GatedFiles, caplog: Any
+) -> None:
     slow = log_dir.log("slow")
-    Gate.open.clear()
+    gate.open.clear()
     leave(loop, slow, batch(b"x"))
     said = threading.Event()
     caplog.handler.addFilter(lambda record: bool(said.set()) or True)
@@ -245,7 +244,7 @@ def test_what_hangs_is_named_by_a_thread(log_dir: LogDir, loop: Loop, caplog: An
     [first] = [r.getMessage() for r in caplog.records if "waiting for the disk" in r.getMessage()]
     assert f"an append to slow-0 in {log_dir.path} has been waiting for the disk for 1." in first
     assert not log_dir.appends.calm.calm
-    Gate.open.set()
+    gate.open.set()
     loop.until(1)
     assert any("an append to slow-0" in r.getMessage() and "took" in r.getMessage()
                for r in caplog.records)  # fmt: skip

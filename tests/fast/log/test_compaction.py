@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +17,16 @@ from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.offset_map import OffsetMap
 from kstore.record import (
     ControlType,
-    EndTransactionMarker,
     InvalidBatchError,
     batches,
     build_batch,
-    control_batch,
     decode,
 )
+from tests.record.producer_batches import marker, produced
 
 CRC = mkPredefinedCrcFun("crc-32c")
 NOW, RETENTION = 1_000_000, 500
+Decide = Callable[[int, int, int], bool]
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ def nobody(producer_id: int, last_offset: int, control_type: int) -> bool:
     return False
 
 
-def map_of(data: bytes, start_offset: int = 0) -> OffsetMap:
+def map_of(data: bytes, decide: Decide = nobody) -> OffsetMap:
     """The map of all of ``data``."""
     found = OffsetMap(1 << 20, bytes(16))
-    done, full = index_batches(data, found, start_offset, nobody)
+    done, full = index_batches(data, found, 0, decide)
     assert (done, full) == (len(data), False)
     return found
 
@@ -63,7 +64,8 @@ def cleaner(offsets: OffsetMap, **changes: Any) -> BatchCleaner:
 
 def clean(data: bytes, **changes: Any) -> bytes:
     """``data`` compacted by its own map."""
-    done, out = cleaner(map_of(data), **changes).clean(data)
+    offsets = map_of(data, changes.get("decide", nobody))
+    done, out = cleaner(offsets, **changes).clean(data)
     assert done == len(data)
     return bytes(out)
 
@@ -160,27 +162,11 @@ def test_the_last_batch_of_an_active_producer_stays_for_its_sequence() -> None:
     assert [b.base_offset for b in batches(clean(data))] == [3]
 
 
-def transactional(offset: int, producer_id: int, key: bytes) -> bytes:
-    """A batch of an open transaction."""
-    return build_batch(
-        [(key, b"v", 10)], base_offset=offset, producer_id=producer_id, producer_epoch=0,
-        base_sequence=0, transactional=True,
-    )  # fmt: skip
-
-
-def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
-    """The marker that ends a transaction."""
-    return control_batch(
-        EndTransactionMarker(kind, 3), producer_id=producer_id, producer_epoch=0, timestamp=10,
-        base_offset=offset,
-    )  # fmt: skip
-
-
 def test_decisions_are_asked_for_in_order_and_aborted_records_do_not_count() -> None:
     data = (
         build_batch([(b"k", b"good", 10)], base_offset=0)
-        + transactional(1, 9, b"k")
-        + marker(2, 9, ControlType.ABORT)
+        + produced((b"k", b"v", 10), producer=9, transactional=True, base_offset=1)
+        + marker(ControlType.ABORT, 9, 2, timestamp=10)
     )
     asked = []
 
@@ -197,7 +183,7 @@ def test_decisions_are_asked_for_in_order_and_aborted_records_do_not_count() -> 
 
 
 def test_a_marker_goes_only_after_its_horizon() -> None:
-    data = marker(2, 9, ControlType.COMMIT)
+    data = marker(ControlType.COMMIT, 9, 2, timestamp=10)
     found = map_of(data)
 
     def done(producer_id: int, last_offset: int, control_type: int) -> bool:

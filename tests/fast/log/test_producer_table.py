@@ -12,7 +12,8 @@ import pytest
 import kstore
 from kstore._fast.log.producer_table import ProducerTable
 from kstore.log import Log, ProducerStateError
-from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
+from kstore.record import ControlType
+from tests.record.producer_batches import marker, produced
 
 LAST = 2**31 - 1
 
@@ -25,22 +26,17 @@ def log(tmp_path: Path):
 
 def send(log: Log, sequence: int, count: int = 1, *, pid: int = 7, epoch: int = 0, txn=False):
     """Append one batch of a producer."""
-    return log.append_batches(
-        build_batch(
-            [b"x"] * count, producer_id=pid, producer_epoch=epoch, base_sequence=sequence,
-            transactional=txn, timestamp=1000,
-        )
+    batch = produced(
+        *[b"x"] * count, producer=pid, epoch=epoch, sequence=sequence, transactional=txn,
+        timestamp=1000,
     )  # fmt: skip
+    return log.append_batches(batch)
 
 
-def end(log: Log, *, commit: bool, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0):
+def end(log: Log, *, commit: bool, pid: int = 7, **epochs: int):
     """Append a transaction's marker."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
-    marker = control_batch(
-        EndTransactionMarker(kind, coordinator_epoch),
-        producer_id=pid, producer_epoch=epoch, timestamp=1000,
-    )  # fmt: skip
-    return log.append_batches(marker, origin="coordinator")
+    return log.append_batches(marker(kind, pid, timestamp=1000, **epochs), origin="coordinator")
 
 
 def code(error: pytest.ExceptionInfo[ProducerStateError]) -> int:

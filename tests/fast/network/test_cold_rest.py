@@ -5,14 +5,11 @@ thread reads it in, and the loop waits for no disk. On real sockets and files.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from kstore._fast.disk.page_cache import is_resident
 from tests.broker.harness.plane_harness import Plane
+from tests.fast.disk.dropped_pages import drop_pages
 from tests.fast.network.test_fair_turns import BATCH, Peer, Served, fetch_frame, on_sockets
 
 pytestmark = pytest.mark.on_disk
@@ -22,24 +19,11 @@ SIZE = BATCHES * len(BATCH)
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path)
+def plane(plane: Plane) -> Plane:
     for _ in range(BATCHES):
         code, *_ = plane.partition().append_batches(bytearray(BATCH))
         assert code == 0
-    yield plane
-    plane.close()
-
-
-def drop(plane: Plane) -> None:
-    """Have the system forget the segment's pages."""
-    descriptor = os.open(plane.partition().log.segments[-1].path, os.O_RDWR)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    found = is_resident(descriptor, 0, SIZE)
-    os.close(descriptor)
-    if found is not False:
-        pytest.skip("this system does not say what is in the page cache, or drops nothing")
+    return plane
 
 
 async def begin(served: Served) -> Peer:
@@ -54,7 +38,7 @@ async def begin(served: Served) -> Peer:
         for _ in range(20):
             await asyncio.sleep(0)
     assert pages.cold_reads == 0
-    drop(served.plane)
+    drop_pages(served.plane.partition().log.segments[-1].path)
     return peer
 
 

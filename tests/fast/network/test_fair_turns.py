@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,9 @@ def fetch_frame(max_bytes: int) -> bytes:
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path)
+def plane(plane: Plane) -> Plane:
     plane.plane.turn_bytes = SHARE
-    yield plane
-    plane.close()
+    return plane
 
 
 class Peer:

@@ -17,9 +17,9 @@ from kstore.acls import Acl, AclOperation, AclResourceType
 from kstore.broker.state.security.authorizer import Authorizer
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import TOPIC_ID, Client, Plane
 from tests.fast.broker.test_replicated_produce import FAR, NEAR, Cluster
+from tests.record_requests import produce_request
 from tests.reference.acl_rules import load
 from tests.reference.fault_fs import FaultyFileSystem
 
@@ -32,20 +32,12 @@ def batch(value: bytes = b"x", **more: Any) -> bytes:
     return build_batch([value, value], timestamp=1, **more)
 
 
-def request(records: bytes, *, version: int = VERSION, index: int = 0, acks: int = 1, **more: Any):
-    topic = TopicProduceData(
-        partition_data=[PartitionProduceData(index=index, records=records, **more)]
-    )
-    if version >= 13:
-        topic.topic_id = TOPIC_ID
-    else:
-        topic.name = "t"
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
-
-
-def frames(client: Client, *batches: bytes, **more: Any) -> bytes:
-    version = more.get("version", VERSION)
-    return b"".join(client.frame(PRODUCE, version, request(each, **more)) for each in batches)
+def frames(
+    client: Client, *batches: bytes, version: int = VERSION, index: int = 0, **more: Any
+) -> bytes:
+    topic = TOPIC_ID if version >= 13 else "t"
+    requests = [produce_request(topic, each, first=index, **more) for each in batches]
+    return b"".join(client.frame(PRODUCE, version, each) for each in requests)
 
 
 def told(client: Client) -> list[tuple[int, int]]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from kstore._fast.record.batch import InvalidBatchError
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.records import Record, decode
-from kstore.record.control import ControlType, EndTransactionMarker, control_batch
+from kstore.record.control import ControlType
+from tests.record.producer_batches import marker, produced
 from tests.reference import record_batch as reference
 from tests.reference.record_samples import codecs, exactly, many_rows, row_lists
 
@@ -137,36 +138,16 @@ def test_log_append_time_is_every_records_time() -> None:
     assert [(record.timestamp, record.timestamp_type) for record in found] == [(777, 1), (777, 1)]
 
 
-def transaction(producer: int, offset: int, *values: bytes) -> bytes:
-    """A transactional batch."""
-    return build_batch(
-        values,
-        base_offset=offset,
-        producer_id=producer,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=True,
-    )
-
-
-def marker(producer: int, offset: int, kind: ControlType) -> bytes:
-    """The batch that ends a transaction."""
-    ended = EndTransactionMarker(kind, 1)
-    return control_batch(
-        ended, producer_id=producer, producer_epoch=0, timestamp=1, base_offset=offset
-    )
-
-
 LOG = b"".join(
     [
-        transaction(1, 0, b"gone", b"gone too"),
-        transaction(2, 2, b"kept"),
+        produced(b"gone", b"gone too", producer=1, base_offset=0, transactional=True),
+        produced(b"kept", producer=2, base_offset=2, transactional=True),
         build_batch([b"plain"], base_offset=3),
-        marker(1, 4, ControlType.ABORT),
-        transaction(1, 5, b"second try"),
-        marker(2, 6, ControlType.COMMIT),
-        marker(1, 7, ControlType.COMMIT),
-        transaction(1, 8, b"gone again"),
+        marker(ControlType.ABORT, 1, 4),
+        produced(b"second try", producer=1, base_offset=5, transactional=True),
+        marker(ControlType.COMMIT, 2, 6),
+        marker(ControlType.COMMIT, 1, 7),
+        produced(b"gone again", producer=1, base_offset=8, transactional=True),
     ]
 )
 ABORTED = [(1, 8), (1, 0)]

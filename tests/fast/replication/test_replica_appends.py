@@ -4,12 +4,11 @@ its log.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
+from tests.fast.broker.test_produce_appends import Threads
 from tests.fast.replication.test_replica_fetcher import (
     IDS,
     Leader,
@@ -22,23 +21,14 @@ from tests.fast.replication.test_replica_fetcher import (
 __all__ = ["leader"]
 
 
-class Threads:
-    """Stands for a log dir's threads: appends are done when the test says so."""
-
-    def __init__(self, leader: Leader) -> None:
-        self.runs: list[Any] = []
-        self.leader = leader
-        leader.dir.appends.serve(leader.loop.call_soon, self.runs.append)
-        leader.dir.appends.calm.over_budget = True
-
-    def run(self) -> None:
-        """Do one append, and tell the loop of it."""
-        assert self.runs.pop(0)()
-        self.leader.loop.turn()
+def begin_threads(leader: Leader) -> Threads:
+    """Threads to which all appends are left."""
+    leader.dir.appends.calm.over_budget = True
+    return Threads(leader)
 
 
 def test_a_partition_that_a_thread_appends_to_is_asked_for_when_it_has(leader: Leader) -> None:
-    threads = Threads(leader)
+    threads = begin_threads(leader)
     slow, other = leader.follow("t", 0), leader.follow("t", 1)
     leader.connect()
     leader.asked()
@@ -56,7 +46,7 @@ def test_a_partition_that_a_thread_appends_to_is_asked_for_when_it_has(leader: L
 def test_what_came_of_some_batches_is_appended_at_once(
     leader: Leader, size: int, left_to_threads: int
 ) -> None:
-    threads = Threads(leader)
+    threads = begin_threads(leader)
     leader.dir.appends.calm.over_budget = False
     followed, other = leader.follow("t", 0), leader.follow("t", 1)
     leader.connect()
@@ -72,7 +62,7 @@ def test_what_came_of_some_batches_is_appended_at_once(
 
 
 def test_what_threads_append_stays_where_it_is_while_more_comes(leader: Leader) -> None:
-    threads = Threads(leader)
+    threads = begin_threads(leader)
     for index in range(3):
         leader.follow("t", index)
     leader.connect()
@@ -91,7 +81,7 @@ def test_what_threads_append_stays_where_it_is_while_more_comes(leader: Leader) 
 
 
 def test_an_append_of_a_thread_that_fails_is_the_owners(leader: Leader) -> None:
-    threads = Threads(leader)
+    threads = begin_threads(leader)
     followed = leader.follow("t", 0)
     leader.connect()
     leader.asked()
@@ -104,7 +94,7 @@ def test_an_append_of_a_thread_that_fails_is_the_owners(leader: Leader) -> None:
 
 
 def test_who_leads_meanwhile_takes_nothing_that_its_leader_had_sent(leader: Leader) -> None:
-    threads = Threads(leader)
+    threads = begin_threads(leader)
     followed = leader.follow("t", 0)
     leader.connect()
     leader.asked()
