@@ -13,6 +13,7 @@ from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.plain_messages import Answer
+from tests.record.producer_batches import produced
 from tests.reference.fake_broker import HANG_UP
 
 FAST = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "fetch_max_wait_ms": 5}
@@ -73,12 +74,8 @@ def last_offset(batch: bytes) -> int:
 
 def batch(base_offset: int, *values: bytes, producer_id: int = -1) -> bytes:
     """A batch at an offset, transactional when it has a producer id."""
-    return build_batch(
-        values,
-        base_offset=base_offset,
-        leader_epoch=0,
-        producer_id=producer_id,
-        producer_epoch=0 if producer_id >= 0 else -1,
-        base_sequence=0 if producer_id >= 0 else -1,
-        transactional=producer_id >= 0,
+    if producer_id < 0:
+        return build_batch(values, base_offset=base_offset, leader_epoch=0)
+    return produced(
+        *values, producer=producer_id, base_offset=base_offset, leader_epoch=0, transactional=True
     )

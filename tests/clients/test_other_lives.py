@@ -5,7 +5,6 @@ topic that was made anew meanwhile is found, or left alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -33,47 +32,41 @@ from kstore.protocol.metadata.api_versions import (
     SupportedFeatureKey,
 )
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
-from kstore.testing import Broker
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.conformance.kstore_broker import KstoreBroker
 from tests.reference.fake_broker import FakeBroker
 
 LATEST = -1
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("lives")) as running:
-        yield running
-
-
 @pytest.fixture
-def tp(broker: Broker, request: pytest.FixtureRequest) -> TopicPartition:
+def tp(broker: KstoreBroker, request: pytest.FixtureRequest) -> TopicPartition:
     made = TopicPartition("".join(c if c.isalnum() else "-" for c in request.node.name), 0)
     create(broker, made, 2)
     return made
 
 
-def create(broker: Broker, tp: TopicPartition, records: int) -> None:
+def create(broker: KstoreBroker, tp: TopicPartition, records: int) -> None:
     """The topic, with records."""
-    with AdminClient(broker.address) as admin:
+    with AdminClient(broker.bootstrap) as admin:
         admin.create_topics([NewTopic(tp.topic, 1)])
-    with Producer(broker.address) as producer:
+    with Producer(broker.bootstrap) as producer:
         for _ in range(records):
             producer.send(tp.topic, b"v", partition=0)
 
 
-def recreate(broker: Broker, tp: TopicPartition, records: int) -> None:
+def recreate(broker: KstoreBroker, tp: TopicPartition, records: int) -> None:
     """Another topic of that name."""
-    with AdminClient(broker.address) as admin:
+    with AdminClient(broker.bootstrap) as admin:
         admin.delete_topics([tp.topic])
     create(broker, tp, records)
 
 
 def test_old_metadata_finds_nothing_of_the_successor_and_new_metadata_does(
-    broker: Broker, tp: TopicPartition
+    broker: KstoreBroker, tp: TopicPartition
 ) -> None:
     async def main() -> None:
-        cluster = ClusterClient(client_settings("consumer", broker.address, {}))
+        cluster = ClusterClient(client_settings("consumer", broker.bootstrap, {}))
         await cluster.refresh([tp.topic])
         before = cluster.view.partition_epoch(tp)
         await asyncio.to_thread(recreate, broker, tp, 5)
@@ -90,18 +83,18 @@ def test_old_metadata_finds_nothing_of_the_successor_and_new_metadata_does(
 
 
 def test_an_administrator_means_the_topic_that_has_the_name_now(
-    broker: Broker, tp: TopicPartition
+    broker: KstoreBroker, tp: TopicPartition
 ) -> None:
-    with AdminClient(broker.address) as admin:
+    with AdminClient(broker.bootstrap) as admin:
         assert admin.delete_records({tp: 1}) == {tp: 1}
         recreate(broker, tp, 5)
         assert admin.delete_records({tp: 4}) == {tp: 4}
 
 
 def test_an_administrator_lists_offsets_of_the_topic_that_has_the_name_now(
-    broker: Broker, tp: TopicPartition
+    broker: KstoreBroker, tp: TopicPartition
 ) -> None:
-    with AdminClient(broker.address) as admin:
+    with AdminClient(broker.bootstrap) as admin:
         before = admin.list_offsets({tp: "latest"})[tp]
         recreate(broker, tp, 5)
         after = admin.list_offsets({tp: "latest"})[tp]
@@ -111,9 +104,9 @@ def test_an_administrator_lists_offsets_of_the_topic_that_has_the_name_now(
 
 @pytest.mark.parametrize("kind", ["group", "share_group"])
 def test_an_offset_that_was_listed_is_not_set_in_the_topics_successor(
-    broker: Broker, tp: TopicPartition, kind: str
+    broker: KstoreBroker, tp: TopicPartition, kind: str
 ) -> None:
-    with AdminClient(broker.address) as admin:
+    with AdminClient(broker.bootstrap) as admin:
         alter = getattr(admin, f"alter_{kind}_offsets")
         listed = admin.list_offsets({tp: "latest"})[tp]
         meant = OffsetAndMetadata(listed.offset, offset_epoch=listed.offset_epoch)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kstore.clients import (
-    AdminClient,
     AIOConsumer,
     AIOProducer,
     ConfigError,
@@ -22,7 +21,6 @@ from kstore.clients import (
 from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, SchemaRegistry, order_class
 from tests.conformance.kstore_broker import KstoreBroker
 
-_names = itertools.count(1)
 FIRST = {"auto_offset_reset": "earliest"}
 
 
@@ -31,15 +29,6 @@ def registry() -> Iterator[SchemaRegistry]:
     """A registry of schemas."""
     with SchemaRegistry() as running:
         yield running
-
-
-@pytest.fixture
-def topic(broker: KstoreBroker) -> str:
-    """A topic of one partition."""
-    name = f"s{next(_names)}"
-    with AdminClient(broker.bootstrap) as admin:
-        admin.create_topics([name])
-    return name
 
 
 def as_json(value: Any) -> bytes:

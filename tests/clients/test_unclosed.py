@@ -4,7 +4,6 @@ arrives, or is told; a consumer leaves its group.
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
@@ -20,21 +19,12 @@ from tests.conformance.kstore_broker import KstoreBroker
 pytestmark = pytest.mark.slow
 LIMIT_S = 120
 COUNT = 50
-_numbers = itertools.count()
 LAZY = "Producer(servers, linger_ms=60000, delivery_timeout_ms=120000)"
 SEND = f"""
 producer = {LAZY}
 for n in range({COUNT}):
     producer.send(topic, b"%d" % n)
 """
-
-
-@pytest.fixture
-def topic(broker: KstoreBroker) -> str:
-    name = f"unclosed-{next(_numbers)}"
-    with AdminClient(broker.bootstrap) as admin:
-        admin.create_topics({name: 1})
-    return name
 
 
 def start(broker: KstoreBroker, topic: str, script: str, *flags: str) -> subprocess.Popen[str]:

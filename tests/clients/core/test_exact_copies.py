@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from kstore._fast.log.compaction import BatchCleaner
-from kstore._fast.log.key_index import index_batches
-from kstore._fast.log.offset_map import OffsetMap
 from kstore.clients.core.exact_copies import (
     BatchHeader,
     ExactCopy,
@@ -17,25 +14,19 @@ from kstore.clients.core.exact_copies import (
     unlike,
 )
 from kstore.clients.core.replication import Step
-from kstore.record import ControlType, EndTransactionMarker, batches, build_batch, control_batch
+from kstore.record import ControlType, batches, build_batch
 from kstore.types import TopicPartition
+from tests.fast.log.test_compaction import clean
+from tests.record.producer_batches import marker
 
 TIME = 1_700_000_000_000
 TOMBSTONE = build_batch([(b"a", b"v"), (b"b", None)], timestamp=TIME)
-MARKER = control_batch(
-    EndTransactionMarker(ControlType.COMMIT, 0), producer_id=7, producer_epoch=0, timestamp=TIME
-)
+MARKER = marker(ControlType.COMMIT, timestamp=TIME)
 
 
 def cleaned(data: bytes) -> bytes:
     """As the cleaner leaves it at first: all is there, and it is noted when what may go."""
-    keys = OffsetMap(1 << 20, bytes(16))
-    index_batches(data, keys, 0, done)
-    cleaner = BatchCleaner(
-        keys, now_ms=TIME, delete_retention_ms=1000, upper_bound_offset=-1, last_records={},
-        decide=done,
-    )  # fmt: skip
-    return bytes(cleaner.clean(data)[1])
+    return clean(data, decide=done, now_ms=TIME, delete_retention_ms=1000)
 
 
 def done(producer_id: int, last_offset: int, control_type: int) -> bool:

@@ -16,11 +16,9 @@ from kstore.clients.core.metadata import Broker, ClusterView
 from kstore.errors import ErrorCode
 from kstore.protocol.metadata.metadata import (
     MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from kstore.types import TopicPartition
+from tests.plain_messages import Answer
 
 TOPICS = ("a", "b")
 
@@ -35,27 +33,21 @@ class State:
     def answer(self, names: tuple[str, ...] | None, cluster_id: str = "c") -> MetadataResponse:
         """What a broker in this state says."""
         rows = []
-        for name in names if names is not None else tuple(self.topics):
+        for name in self.topics if names is None else names:
             if name not in self.topics:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                rows.append(MetadataResponseTopic(name=name, error_code=code))
+                rows.append({"name": name, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
                 continue
             topic_id, partitions = self.topics[name]
             parts = [
-                MetadataResponsePartition(
-                    partition_index=i, leader_id=1, leader_epoch=leader, partition_epoch=epoch
-                )
+                {"partition_index": i, "leader_id": 1, "leader_epoch": leader,
+                 "partition_epoch": epoch}
                 for i, (epoch, leader) in enumerate(partitions)
-            ]
-            rows.append(
-                MetadataResponseTopic(name=name, topic_id=uuid.UUID(int=topic_id), partitions=parts)
-            )
-        return MetadataResponse(
-            cluster_id=cluster_id,
-            brokers=[MetadataResponseBroker(node_id=1, host="h", port=1)],
-            topics=rows,
+            ]  # fmt: skip
+            rows.append({"name": name, "topic_id": uuid.UUID(int=topic_id), "partitions": parts})
+        return Answer.Metadata(
+            cluster_id=cluster_id, brokers=[{"node_id": 1, "host": "h", "port": 1}], topics=rows,
             max_partition_epoch=self.max_partition_epoch,
-        )
+        )  # fmt: skip
 
 
 def after(state: State, event: str, topic: str) -> State:

@@ -11,21 +11,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstore._fast.log.compaction import BatchCleaner
-from kstore._fast.log.key_index import index_batches
-from kstore._fast.log.offset_map import OffsetMap
 from kstore.clients.core.replication import PartitionCopy, Piece, Step, cut, plan_pieces
 from kstore.record import (
     ControlType,
-    EndTransactionMarker,
     Record,
     batches,
     build_batch,
-    control_batch,
     decode,
     validate,
 )
 from kstore.types import TopicPartition
+from tests.fast.log.test_compaction import clean
+from tests.record.producer_batches import marker
 
 TP = TopicPartition("orders", 0)
 TIME = 1_700_000_000_000
@@ -37,19 +34,9 @@ def told(record: Record) -> Told:
     return record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
 
 
-def never(producer_id: int, last_offset: int, control_type: int) -> bool:
-    return False
-
-
 def compacted(data: bytes) -> bytes:
     """The log as Kafka's cleaner leaves it: sparse and empty batches."""
-    keys = OffsetMap(1 << 20, bytes(16))
-    index_batches(data, keys, 0, never)
-    cleaner = BatchCleaner(
-        keys, now_ms=TIME, delete_retention_ms=1 << 40, upper_bound_offset=-1, last_records={},
-        decide=never,
-    )  # fmt: skip
-    return bytes(cleaner.clean(data)[1])
+    return clean(data, now_ms=TIME, delete_retention_ms=1 << 40)
 
 
 class Source:
@@ -67,7 +54,7 @@ class Source:
                 first = open_since.pop(producer)
                 if kind == ControlType.ABORT:
                     self.aborted.append((producer, first, offset))
-                out.append(marker(kind, producer, offset))
+                out.append(marker(kind, producer, offset, epoch=2, timestamp=TIME))
                 offset += 1
                 continue
             transactional = producer > 7 or producer in open_since
@@ -84,7 +71,7 @@ class Source:
             )  # fmt: skip
             offset += len(rows)
         for producer in list(open_since):
-            out.append(marker(ControlType.COMMIT, producer, offset))
+            out.append(marker(ControlType.COMMIT, producer, offset, epoch=2, timestamp=TIME))
             offset += 1
         data = b"".join(out)
         self.data = compacted(data) if rng.random() < 0.5 else data
@@ -111,13 +98,6 @@ class Source:
         return self.data[start : start + size], [
             (p, f) for p, f, until in self.aborted if until >= offset
         ]
-
-
-def marker(kind: ControlType, producer: int, offset: int) -> bytes:
-    end = EndTransactionMarker(kind, 0)
-    return control_batch(
-        end, producer_id=producer, producer_epoch=2, timestamp=TIME, base_offset=offset
-    )
 
 
 def check_piece(piece: Piece) -> list[Told]:

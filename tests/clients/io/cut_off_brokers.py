@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kstore.broker.api.requests.error_responses import failed
 from kstore.protocol.schema import Message
+from tests.clients.metadata_answers import metadata
 from tests.clients.scripted_log import batch
 from tests.plain_messages import Answer
 from tests.reference.connection import RequestReceived, ServerConnection
@@ -70,18 +71,11 @@ class _Broker(FakeBroker):
         leads = OUTDATED if self.is_outdated and cluster.leads else LEADER
         epoch = OLD_EPOCH if is_old else EPOCH
         row = {
-            "partition_index": 0, "leader_id": leads, "leader_epoch": 1 + (leads == LEADER),
-            "replica_nodes": [leads], "isr_nodes": [leads], "partition_epoch": epoch,
+            "leader_id": leads, "leader_epoch": 1 + (leads == LEADER), "replica_nodes": [leads],
+            "isr_nodes": [leads], "partition_epoch": epoch,
         }  # fmt: skip
-        rows = [row, row | {"partition_index": 1}]
-        return Answer.Metadata(
-            brokers=[
-                {"node_id": each.number, "host": "127.0.0.1", "port": each.port}
-                for each in cluster.brokers
-            ],
-            cluster_id="c", max_partition_epoch=epoch,
-            topics=[{"name": "t", "topic_id": OLD if is_old else NEW, "partitions": rows}],
-        )  # fmt: skip
+        ports, topic_id = [each.port for each in cluster.brokers], OLD if is_old else NEW
+        return metadata(ports, row, row, topic_id=topic_id, max_partition_epoch=epoch)
 
     def _on_find_coordinator(self, request: Any, _version: int) -> Any:
         number = OUTDATED if self.is_outdated and self._cluster.coordinates else LEADER

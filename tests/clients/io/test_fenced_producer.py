@@ -23,6 +23,7 @@ from kstore.protocol.metadata.metadata import (
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.beside.waiting import until
+from tests.clients.metadata_answers import metadata
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
 
@@ -58,10 +59,8 @@ class Leader:
             self.told = (self.topic_id, self.epoch)
         topic_id, epoch = self.told
         self.story.append(f"metadata {epoch}")
-        node = {"node_id": 7, "host": "127.0.0.1", "port": self.broker.port}
         row = {"leader_id": 7, "leader_epoch": epoch}
-        topic = {"name": "t", "topic_id": topic_id, "partitions": [row]}
-        return Answer.Metadata(brokers=[node], cluster_id="c", topics=[topic])
+        return metadata([self.broker.port], row, first=7, topic_id=topic_id)
 
     def produce(self, request: Message) -> Message:
         [topic] = request.topic_data

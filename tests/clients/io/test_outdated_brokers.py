@@ -35,34 +35,15 @@ from kstore.protocol.logs.list_offsets import (
 )
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
-    MetadataResponse,
 )
 from kstore.types import OffsetAndMetadata
+from tests.clients.metadata_answers import metadata
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
 
 VERSIONS = BY_NAME | {9: (8, 9), 10: (4, 4), 21: (2, 2), 23: (3, 4)}
 OUTDATED, LEADER, OTHER = range(3)
-
-
-def metadata(
-    brokers: list[FakeBroker], leader: int, leader_epoch: int
-) -> Callable[[MetadataRequest], MetadataResponse]:
-    """Topic t with this leader."""
-
-    def answer(_request: MetadataRequest) -> MetadataResponse:
-        row = {"leader_id": leader, "leader_epoch": leader_epoch}
-        return Answer.Metadata(
-            brokers=[
-                {"node_id": number, "host": "127.0.0.1", "port": broker.port}
-                for number, broker in enumerate(brokers)
-            ],
-            cluster_id="c",
-            topics=[{"name": "t", "partitions": [row]}],
-        )
-
-    return answer
 
 
 @pytest.fixture
@@ -72,7 +53,9 @@ def brokers() -> Iterator[list[FakeBroker]]:
         made = [stack.enter_context(FakeBroker(versions=VERSIONS)) for _ in range(3)]
         for number, broker in enumerate(made):
             leader, epoch = (OUTDATED, 1) if number == OUTDATED else (LEADER, 2)
-            broker.handlers[MetadataRequest] = metadata(made, leader, epoch)
+            row = {"leader_id": leader, "leader_epoch": epoch}
+            answer = metadata([each.port for each in made], row)
+            broker.handlers[MetadataRequest] = lambda _, answer=answer: answer
         yield made
 
 

@@ -18,11 +18,9 @@ from kstore.errors import (
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from tests.clients.io.quick_client import LONG_S, client, run
+from tests.clients.metadata_answers import metadata
 from tests.reference.fake_broker import SILENCE, FakeBroker
 
 
@@ -30,22 +28,9 @@ def told(
     brokers: list[FakeBroker], max_partition_epoch: int, leader_epoch: int = 0
 ) -> Callable[[MetadataRequest], MetadataResponse]:
     """Metadata with all the brokers, and topic t with the epochs given."""
-
-    def answer(_request: MetadataRequest) -> MetadataResponse:
-        row = MetadataResponsePartition(
-            leader_id=0, leader_epoch=leader_epoch, partition_epoch=max_partition_epoch
-        )
-        return MetadataResponse(
-            brokers=[
-                MetadataResponseBroker(node_id=i, host="127.0.0.1", port=broker.port)
-                for i, broker in enumerate(brokers)
-            ],
-            cluster_id="c",
-            max_partition_epoch=max_partition_epoch,
-            topics=[MetadataResponseTopic(name="t", partitions=[row])],
-        )
-
-    return answer
+    row = {"leader_id": 0, "leader_epoch": leader_epoch, "partition_epoch": max_partition_epoch}
+    ports = [broker.port for broker in brokers]
+    return lambda _request: metadata(ports, row, max_partition_epoch=max_partition_epoch)
 
 
 @pytest.fixture

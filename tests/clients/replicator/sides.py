@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from kstore.clients.replicator import Replicator
+from kstore.clients.replicator import Event, ReplicationOptions, Replicator
 from kstore.record import build_batch, decode
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
@@ -21,6 +23,12 @@ SETTINGS = {"kstore.check.invariants": "true", "group.initial.rebalance.delay.ms
 Told = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...]]
 
 
+def log_bytes(log_dir: Path, name: str, index: int = 0) -> bytes:
+    """The bytes of a partition's segments, one after the other."""
+    files = sorted((log_dir / f"{name}-{index}").glob("*.log"))
+    return b"".join(each.read_bytes() for each in files)
+
+
 class Side(TopicClient):
     """One broker, and what is asked of it."""
 
@@ -30,9 +38,8 @@ class Side(TopicClient):
         self.log_dir = broker.log_dir
 
     def log_bytes(self, name: str, index: int = 0) -> bytes:
-        """The bytes of a partition's segments, one after the other."""
-        files = sorted((self.log_dir / f"{name}-{index}").glob("*.log"))
-        return b"".join(each.read_bytes() for each in files)
+        """See the function."""
+        return log_bytes(self.log_dir, name, index)
 
     def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
         """A batch at the log's end, or at the offset given; its base offset."""
@@ -91,6 +98,22 @@ class Side(TopicClient):
         topic = {"name": name, "partitions": [part]}
         answer = self.call(Ask.DeleteRecords(topics=[topic], timeout_ms=30_000))
         assert answer.topics[0].partitions[0].error_code == 0, answer
+
+
+def replicator(
+    source: Side, target: Side, topic: str, events: list[Event] | None = None, **options: Any
+) -> Replicator:
+    """It copies the topics that match, and reports to ``events``."""
+    asked = ReplicationOptions(re.compile(topic), **options)
+    settings = [{"bootstrap.servers": side.bootstrap} for side in (source, target)]
+    return Replicator(*settings, asked, None if events is None else events.append)
+
+
+def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
+    """Copy until caught up."""
+    made = replicator(source, target, topic, **options)
+    asyncio.run(made.run(until_caught_up=True))
+    return made
 
 
 class Running:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import struct
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from kstore._fast.record.crc32c import checksum
 from kstore.clients import Producer
-from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from kstore.clients.replicator import Event, ReplicationError
 from kstore.clients.replicator.topics import TopicCopier
 from kstore.protocol.controller.reassignments import ElectLeadersRequest, TopicPartitions
 from kstore.protocol.logs.list_offsets import (
@@ -29,6 +30,7 @@ from kstore.protocol.transactions.transactions import (
 from kstore.record import batches, build_batch
 from tests.beside.topic_records import records_of
 from tests.beside.waiting import until
+from tests.clients.replicator import sides
 from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
@@ -40,21 +42,8 @@ COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
 """What is set on an exact copy beside its source's configs."""
 
 
-def exact(
-    source: Side, target: Side, topic: str, events: list[Event] | None = None, **options: Any
-) -> Replicator:
-    asked = ReplicationOptions(re.compile(topic), exact=True, **options)
-    return Replicator(
-        {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": target.bootstrap}, asked,
-        None if events is None else events.append,
-    )  # fmt: skip
-
-
-def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
-    """Copy until caught up."""
-    made = exact(source, target, topic, **options)
-    asyncio.run(made.run(until_caught_up=True))
-    return made
+exact = partial(sides.replicator, exact=True)
+copy = partial(sides.copy, exact=True)
 
 
 def transactions(side: Side, topic: str, name: str, count: int = 4) -> None:

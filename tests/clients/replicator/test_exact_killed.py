@@ -18,6 +18,7 @@ from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.record import batches
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
+from tests.clients.replicator.sides import log_bytes
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 
@@ -78,12 +79,6 @@ class Writing(Worker):
                 self.stopping.wait(0.02)
 
 
-def log_bytes(folder: Path, index: int) -> bytes:
-    """The bytes of a partition's segments, one after the other."""
-    files = sorted((folder / f"{TOPIC}-{index}").glob("*.log"))
-    return b"".join(each.read_bytes() for each in files)
-
-
 def copied_under_kills(
     source: KstoreBroker,
     target: Callable[[], str],
@@ -122,9 +117,9 @@ def test_kills_of_the_replicator_and_the_target_leave_the_same_bytes(tmp_path: P
 
         copied_under_kills(source, lambda: target.bootstrap, kill_broker, rounds=4, seed=1)
         for index in range(PARTITIONS):
-            wanted = log_bytes(source.log_dir, index)
+            wanted = log_bytes(source.log_dir, TOPIC, index)
             assert any(batch.is_control for batch in batches(wanted))
-            assert log_bytes(target.log_dir, index) == wanted
+            assert log_bytes(target.log_dir, TOPIC, index) == wanted
 
 
 @pytest.mark.thorough
@@ -145,7 +140,7 @@ def test_kills_in_a_cluster_leave_the_same_bytes_on_every_replica(
         copied_under_kills(source, lambda: cluster.bootstrap, kill_broker, rounds=12, seed=seed)
         until(lambda: cluster.all_in_sync(TOPIC, PARTITIONS), "all replicas are in sync")
         for index in range(PARTITIONS):
-            wanted = log_bytes(source.log_dir, index)
+            wanted = log_bytes(source.log_dir, TOPIC, index)
             for broker in cluster.brokers.values():
                 until(
                     partial(_has, broker.log_dir, index, wanted),
@@ -158,4 +153,4 @@ def _is_beyond(writing: Writing, transactions: int) -> bool:
 
 
 def _has(folder: Path, index: int, wanted: bytes) -> bool:
-    return log_bytes(folder, index) == wanted
+    return log_bytes(folder, TOPIC, index) == wanted

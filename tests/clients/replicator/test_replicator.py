@@ -8,30 +8,12 @@ from typing import Any
 
 import pytest
 
-from kstore.clients.replicator import Event, ReplicationError, ReplicationOptions, Replicator
+from kstore.clients.replicator import Event, ReplicationError
 from tests.beside.waiting import until
-from tests.clients.replicator.sides import TIME, Running, Side
+from tests.clients.replicator.sides import TIME, Running, Side, copy, replicator
 from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
-
-
-def replicator(
-    source: Side, target: Side, topic: str, events: list[Event] | None = None, **options: Any
-) -> Replicator:
-    asked = ReplicationOptions(re.compile(topic), **options)
-    report = None if events is None else events.append
-    return Replicator(
-        {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": target.bootstrap}, asked,
-        report,
-    )  # fmt: skip
-
-
-def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
-    """Copy until caught up."""
-    made = replicator(source, target, topic, **options)
-    asyncio.run(made.run(until_caught_up=True))
-    return made
 
 
 def test_records_keep_offset_timestamp_key_value_headers(source: Side, target: Side) -> None:

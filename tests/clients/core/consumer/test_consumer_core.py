@@ -44,14 +44,9 @@ from kstore.protocol.logs.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from kstore.protocol.metadata.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from kstore.record import build_batch
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.clients.metadata_answers import metadata
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -305,20 +300,9 @@ def view_of(
 def update(
     view: ClusterView, *, leader: int, epoch: int, partition_epoch: int = -1, count: int = 2
 ) -> None:
-    rows = [
-        MetadataResponsePartition(
-            partition_index=n, leader_id=leader, leader_epoch=epoch, partition_epoch=partition_epoch
-        )
-        for n in range(count)
-    ]
-    brokers = [MetadataResponseBroker(node_id=n, host="h", port=n) for n in (1, 2, 3)]
-    view.update(
-        MetadataResponse(
-            brokers=brokers,
-            max_partition_epoch=partition_epoch,
-            topics=[MetadataResponseTopic(name="t", topic_id=IDS[0], partitions=rows)],
-        )
-    )
+    row = {"leader_id": leader, "leader_epoch": epoch, "partition_epoch": partition_epoch}
+    epochs = {"max_partition_epoch": partition_epoch, "topic_id": IDS[0]}
+    view.update(metadata((1, 2, 3), *[row] * count, first=1, **epochs))
 
 
 def plan_of(

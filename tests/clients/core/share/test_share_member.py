@@ -8,9 +8,8 @@ from kstore.clients.core.share.member import ShareMember, ShareState
 from kstore.errors import ErrorCode, GroupMaxSizeReachedError, NotCoordinatorError
 from kstore.protocol.shares.heartbeat import (
     ShareGroupHeartbeatResponse,
-    ShareGroupHeartbeatResponseAssignment,
-    ShareGroupHeartbeatResponseTopicPartitions,
 )
+from tests.plain_messages import Answer
 
 TOPIC = uuid.UUID(int=5)
 
@@ -24,18 +23,11 @@ def member() -> ShareMember:
 
 def answer(epoch: int, *partitions: int, code: int = 0) -> ShareGroupHeartbeatResponse:
     """With an assignment, where partitions are given."""
-    response = ShareGroupHeartbeatResponse(
-        error_code=code, member_epoch=epoch, heartbeat_interval_ms=100
-    )
-    if partitions:
-        response.assignment = ShareGroupHeartbeatResponseAssignment(
-            topic_partitions=[
-                ShareGroupHeartbeatResponseTopicPartitions(
-                    topic_id=TOPIC, partitions=list(partitions)
-                )
-            ]
-        )
-    return response
+    rows = {"topic_partitions": [{"topic_id": TOPIC, "partitions": list(partitions)}]}
+    return Answer.ShareGroupHeartbeat(
+        error_code=code, member_epoch=epoch, heartbeat_interval_ms=100,
+        assignment=rows if partitions else None,
+    )  # fmt: skip
 
 
 def test_it_joins_with_everything_and_later_says_nothing_twice() -> None:
