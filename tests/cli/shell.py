@@ -5,6 +5,7 @@ started with `popen` is a process.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, chdir
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from kstore.__main__ import main
@@ -66,8 +67,8 @@ def contents(stream: TextIOWrapper) -> bytes:
 class Shell:
     """Runs kstore commands against the broker."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.environment = os.environ | {"KSTORE_BOOTSTRAP_SERVER": bootstrap}
+    def __init__(self, bootstrap: str = "localhost:1", **environment: str) -> None:
+        self.environment = os.environ | {"KSTORE_BOOTSTRAP_SERVER": bootstrap} | environment
         self._started: list[subprocess.Popen[bytes]] = []
 
     def popen(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -93,3 +94,11 @@ class Shell:
         done = run_here(*arguments, stdin=stdin, environment=self.environment)
         assert done.code == code, done.errors.decode()
         return done.errors if code else done.output
+
+    def text(self, *arguments: str, **more: Any) -> str:
+        """The same as text."""
+        return self(*arguments, **more).decode()
+
+    def json(self, *arguments: str) -> list[Any]:
+        """The objects that a command prints."""
+        return [json.loads(line) for line in self(*arguments, "--json").splitlines()]

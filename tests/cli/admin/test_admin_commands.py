@@ -5,20 +5,18 @@ Commands are run in this process, through the same entry point as `kstore`.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstore.cli.admin import group_reset
-from kstore.cli.app import run
 from kstore.clients import AdminClient, OffsetFinding
 from kstore.clients.core.consumer.offset_epoch import encode
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.cli.shell import Shell
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -35,34 +33,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
         yield running
 
 
-class Shell:
-    """Runs commands and reads what they print."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """A command's output (its errors, where it is to fail)."""
-        self._capsys.readouterr()
-        found = run(list(arguments))
-        captured = self._capsys.readouterr()
-        assert found == code, captured.err
-        return captured.err if code else captured.out
-
-    def json(self, *arguments: str) -> list[Any]:
-        """The objects that a command prints."""
-        return [json.loads(line) for line in self(*arguments, "--json").splitlines()]
-
-
 @pytest.fixture
-def kstore(
-    broker: KstoreBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Shell:  # fmt: skip
+def kstore(broker: KstoreBroker, tmp_path: Path) -> Shell:
     """The shell of one test."""
-    monkeypatch.setenv("KSTORE_BOOTSTRAP_SERVER", broker.bootstrap)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    return Shell(capsys)
+    return Shell(broker.bootstrap, XDG_CONFIG_HOME=str(tmp_path))
 
 
 @pytest.fixture
@@ -83,34 +57,34 @@ def fill(broker: KstoreBroker, topic: str, count: int = 10) -> None:
 
 
 def test_a_topic_is_changed_and_its_offsets_are_shown(kstore: Shell, broker: KstoreBroker) -> None:
-    kstore("topic", "create", "life", "--dry-run")
-    assert "life" not in kstore("topic", "list")
-    kstore("topic", "create", "life", "--replicas", "1", "--replicas", "1")
+    kstore.text("topic", "create", "life", "--dry-run")
+    assert "life" not in kstore.text("topic", "list")
+    kstore.text("topic", "create", "life", "--replicas", "1", "--replicas", "1")
     changes = ["--partitions", "3", "-c", "retention.ms=-1", "--unset", "segment.bytes"]
-    kstore("topic", "alter", "life", *changes, "--dry-run")
+    kstore.text("topic", "alter", "life", *changes, "--dry-run")
     (found,) = kstore.json("topic", "describe", "life")
     assert (len(found["partitions"]), found["configs"]) == (2, {})
-    kstore("topic", "alter", "life", *changes)
+    kstore.text("topic", "alter", "life", *changes)
     (found,) = kstore.json("topic", "describe", "life")
     assert (len(found["partitions"]), found["configs"]) == (3, {"retention.ms": "-1"})
     fewer = ("topic", "alter", "life", "--partitions", "1")
-    assert "would not be an increase. Ask for more than 3. (--shrink" in kstore(*fewer, code=1)
-    assert "needs kstore.partition.count.required=true" in kstore(*fewer, "--shrink", code=1)
-    assert "give --partitions" in kstore("topic", "alter", "life", "--shrink", code=2)
+    assert "would not be an increase. Ask for more than 3. (--shrink" in kstore.text(*fewer, code=1)
+    assert "needs kstore.partition.count.required=true" in kstore.text(*fewer, "--shrink", code=1)
+    assert "give --partitions" in kstore.text("topic", "alter", "life", "--shrink", code=2)
     fill(broker, "life")
     assert [row["offset"] for row in kstore.json("topic", "offsets", "life")] == [10, 0, 0]
     rows = kstore.json("topic", "offsets", "life", "--at", "2023-11-14T22:13:22.5")
     assert (rows[0]["offset"], rows[0]["timestamp"]) == (3, T0_MS + 3000)
     (row,) = kstore.json("topic", "delete-records", "life:0=4")
     assert row["log_start_offset"] == 4
-    table = kstore("topic", "offsets", "life", "--at", "earliest").splitlines()
+    table = kstore.text("topic", "offsets", "life", "--at", "earliest").splitlines()
     assert table[0].split() == ["TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"]
     assert table[1].split() == ["life", "0", "4", "-"]
-    kstore("topic", "create", "other")
+    kstore.text("topic", "create", "other")
     (other,) = kstore.json("topic", "describe", "other")
-    kstore("topic", "delete", "--id", other["id"])
-    assert "UNKNOWN_TOPIC" in kstore("topic", "delete", "life", "other", code=1)
-    assert "life" not in kstore("topic", "list")
+    kstore.text("topic", "delete", "--id", other["id"])
+    assert "UNKNOWN_TOPIC" in kstore.text("topic", "delete", "life", "other", code=1)
+    assert "life" not in kstore.text("topic", "list")
 
 
 def reset(kstore: Shell, *arguments: str) -> list[tuple[int, int]]:
@@ -132,7 +106,7 @@ def test_a_reset_for_a_topic_that_was_deleted_meanwhile_is_refused(
         apply(*given, **more)
 
     monkeypatch.setattr(group_reset, "_apply", later)
-    told = kstore(
+    told = kstore.text(
         "group", "reset-offsets", "g-late", "--topic", "reset-late", "--to-latest", "--execute",
         code=1,
     )  # fmt: skip
@@ -158,9 +132,9 @@ def test_an_offset_of_a_deleted_topic_is_no_place_to_reset_from(
     where = ("group", "reset-offsets", "g-other", "--topic", topic, "--execute")
     with monkeypatch.context() as patched:
         patched.setattr(AdminClient, "list_group_offsets", lambda *_: late)
-        told = kstore(*where, way, code=1)
+        told = kstore.text(*where, way, code=1)
     assert f"committed for {topic}:0 belong to an earlier topic of that name" in told
-    kstore(*where, "--to-offset=3")
+    kstore.text(*where, "--to-offset=3")
     assert admin.list_group_offsets("g-other")[tp].offset == 3
     admin.delete_groups(["g-other"])
 
@@ -171,7 +145,7 @@ def test_offsets_of_a_group_are_reset_shown_and_deleted(
     admin.create_topics(["reset"])
     fill(broker, "reset")
     tp = TopicPartition("reset", 0)
-    assert "nothing was changed" in kstore(
+    assert "nothing was changed" in kstore.text(
         "group", "reset-offsets", "g", "--topic", "reset", "--to-earliest"
     )
     assert admin.list_groups() == []
@@ -194,14 +168,14 @@ def test_offsets_of_a_group_are_reset_shown_and_deleted(
     assert (group["type"], group["state"], group["members"]) == ("classic", "Empty", 0)
     (row,) = group["offsets"]
     assert (row["committed"], row["end_offset"], row["lag"]) == (6, 10, 4)
-    assert "reset" in kstore("group", "describe", "g")
-    assert "g  " in kstore("group", "list", "--state", "Empty", "--type", "classic")
-    assert kstore("group", "list", "--state", "Stable") == ""
-    assert kstore("group", "members", "g") == ""
-    kstore("group", "delete-offsets", "g", "--topic", "reset")
+    assert "reset" in kstore.text("group", "describe", "g")
+    assert "g  " in kstore.text("group", "list", "--state", "Empty", "--type", "classic")
+    assert kstore.text("group", "list", "--state", "Stable") == ""
+    assert kstore.text("group", "members", "g") == ""
+    kstore.text("group", "delete-offsets", "g", "--topic", "reset")
     assert kstore.json("group", "delete", "g") == [{"deleted": "g"}]
-    assert "GROUP_ID_NOT_FOUND" in kstore("group", "describe", "g", code=1)
-    assert "GROUP_ID_NOT_FOUND" in kstore("group", "delete", "g", code=1)
+    assert "GROUP_ID_NOT_FOUND" in kstore.text("group", "describe", "g", code=1)
+    assert "GROUP_ID_NOT_FOUND" in kstore.text("group", "delete", "g", code=1)
 
 
 def test_a_groups_offsets_are_compared_with_the_logs(
@@ -222,9 +196,9 @@ def test_a_groups_offsets_are_compared_with_the_logs(
     assert [(row["topic"], row["finding"]) for row in found] == [
         ("kept", "in log"), ("plain", "unchecked"),
     ]  # fmt: skip
-    kstore("group", "verify", "right", "wrong", code=1)
+    kstore.text("group", "verify", "right", "wrong", code=1)
     assert admin.verify_group_offsets("wrong")[short].finding is OffsetFinding.BEYOND_END
-    kstore("group", "verify", "wrong-epoch", code=1)
+    kstore.text("group", "verify", "wrong-epoch", code=1)
     lost = admin.verify_group_offsets("wrong-epoch")[kept].lost
     assert lost is not None
     assert (lost.first_offset, lost.last_offset, lost.is_exact) == (10, 10, True)
@@ -248,40 +222,42 @@ def test_a_group_with_members_is_not_reset_and_a_member_can_be_removed(
             consumer.poll(0.1)
         (row,) = kstore.json("group", "members", "busy")
         assert (row["instance_id"], row["assignment"]) == ("one", ["busy:0"])
-        refused = kstore(
+        refused = kstore.text(
             "group", "reset-offsets", "busy", "--topic", "busy", "--to-latest", "--execute", code=1
         )
         assert "has 1 members" in refused
         (group,) = kstore.json("group", "describe", "busy")
         assert group["offsets"][0]["client_id"]
-        kstore("group", "members", "busy", "--remove-instance", "one")
-        assert kstore("group", "members", "busy") == ""
+        kstore.text("group", "members", "busy", "--remove-instance", "one")
+        assert kstore.text("group", "members", "busy") == ""
     finally:
         consumer.close()
 
 
 def test_configs_are_set_shown_and_unset(kstore: Shell, admin: AdminClient) -> None:
     admin.create_topics(["settings"])
-    kstore("config", "set", "topic", "settings", "retention.ms=5000", "cleanup.policy=compact")
-    kstore("config", "set", "topic", "settings", "cleanup.policy=delete", "--append")
+    kstore.text("config", "set", "topic", "settings", "retention.ms=5000", "cleanup.policy=compact")
+    kstore.text("config", "set", "topic", "settings", "cleanup.policy=delete", "--append")
     own = {row["name"]: row for row in kstore.json("config", "describe", "topic", "settings")}
     assert own["cleanup.policy"]["value"] == "compact,delete"
     assert own["retention.ms"]["source"] == "dynamic-topic"
     everything = kstore.json("config", "describe", "topic", "settings", "--all")
     assert len(everything) > len(own)
-    text = kstore("config", "describe", "topic", "settings", "--key", "retention.ms", "--docs")
+    text = kstore.text("config", "describe", "topic", "settings", "--key", "retention.ms", "--docs")
     assert text.startswith("retention.ms=5000")
-    kstore("config", "unset", "topic", "settings", "retention.ms", "--dry-run")
-    kstore("config", "unset", "topic", "settings", "retention.ms")
+    kstore.text("config", "unset", "topic", "settings", "retention.ms", "--dry-run")
+    kstore.text("config", "unset", "topic", "settings", "retention.ms")
     left = {row["name"] for row in kstore.json("config", "describe", "topic", "settings")}
     assert left & {"retention.ms", "cleanup.policy"} == {"cleanup.policy"}
-    kstore("config", "set", "broker", "default", "log.retention.ms=7000")
+    kstore.text("config", "set", "broker", "default", "log.retention.ms=7000")
     (row,) = kstore.json("config", "describe", "broker", "default", "--key", "log.retention.ms")
     assert (row["value"], row["source"]) == ("7000", "dynamic-default-broker")
-    kstore("config", "unset", "broker", "default", "log.retention.ms")
-    kstore("config", "set", "group", "g1", "consumer.session.timeout.ms=50000")
+    kstore.text("config", "unset", "broker", "default", "log.retention.ms")
+    kstore.text("config", "set", "group", "g1", "consumer.session.timeout.ms=50000")
     assert kstore.json("config", "list", "--kind", "group") == [{"kind": "group", "name": "g1"}]
-    assert "INVALID_CONFIG" in kstore("config", "set", "topic", "settings", "no.such=1", code=1)
+    assert "INVALID_CONFIG" in kstore.text(
+        "config", "set", "topic", "settings", "no.such=1", code=1
+    )
 
 
 def test_transactions_are_listed_described_and_aborted(
@@ -301,31 +277,35 @@ def test_transactions_are_listed_described_and_aborted(
     assert (row["state"], row["partitions"]) == ("Ongoing", ["money:0"])
     (row,) = kstore.json("txn", "producers", "money:0")
     assert row["txn_start_offset"] == 0
-    assert kstore("txn", "hanging", "--topic", "money", "--older-than", "0s") == ""
-    assert "fenced payer" in kstore("txn", "abort", "--transactional-id", "payer")
+    assert kstore.text("txn", "hanging", "--topic", "money", "--older-than", "0s") == ""
+    assert "fenced payer" in kstore.text("txn", "abort", "--transactional-id", "payer")
     with pytest.raises(KafkaException):
         producer.commit_transaction()
     (row,) = kstore.json("txn", "producers", "money:0")
     assert row["txn_start_offset"] is None
-    assert "begins at 5" in kstore("txn", "abort", "money:0", "--start-offset", "5", code=1)
-    assert "TRANSACTIONAL_ID_NOT_FOUND" in kstore("txn", "describe", "nobody", code=1)
+    assert "begins at 5" in kstore.text("txn", "abort", "money:0", "--start-offset", "5", code=1)
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in kstore.text("txn", "describe", "nobody", code=1)
 
 
-def test_quotas_and_users(kstore: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    kstore("quota", "set", "--user", "alice", "--client-id", "<default>", "producer_byte_rate=5")
+def test_quotas_and_users(kstore: Shell) -> None:
+    kstore.text(
+        "quota", "set", "--user", "alice", "--client-id", "<default>", "producer_byte_rate=5"
+    )
     (row,) = kstore.json("quota", "list", "--user", "alice")
     entity = "client-id <default>, user alice"
     assert row == {"entity": entity, "quota": "producer_byte_rate", "value": 5.0}
-    kstore("quota", "remove", "--user", "alice", "--client-id", "<default>", "producer_byte_rate")
-    assert kstore("quota", "list") == ""
+    kstore.text(
+        "quota", "remove", "--user", "alice", "--client-id", "<default>", "producer_byte_rate"
+    )
+    assert kstore.text("quota", "list") == ""
 
-    monkeypatch.setattr("sys.stdin", StringIO("hunter2\n"))
-    said = kstore("user", "set", "alice", "--mechanism", "scram-sha-256")
+    added = "user", "set", "alice", "--mechanism", "scram-sha-256"
+    said = kstore.text(*added, stdin=b"hunter2\n")
     assert "hunter2" not in said
     (row,) = kstore.json("user", "list")
     assert row == {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 8192}
-    kstore("user", "remove", "alice", "--mechanism", "SCRAM-SHA-256")
-    assert kstore("user", "list") == ""
+    kstore.text("user", "remove", "alice", "--mechanism", "SCRAM-SHA-256")
+    assert kstore.text("user", "list") == ""
 
 
 def test_the_cluster_its_features_and_log_dirs(
@@ -333,37 +313,37 @@ def test_the_cluster_its_features_and_log_dirs(
 ) -> None:
     (found,) = kstore.json("cluster", "describe")
     assert [row["node_id"] for row in found["brokers"]] == [found["controller_id"]]
-    assert found["cluster_id"] in kstore("cluster", "describe")
+    assert found["cluster_id"] in kstore.text("cluster", "describe")
     features = {row["feature"]: row for row in kstore.json("feature", "describe")}
     level = features["transaction.version"]["finalized"]
-    kstore("feature", "update", f"transaction.version={level}", "--dry-run")
-    assert "kstore: " in kstore("feature", "update", "no.such=1", code=1)
+    kstore.text("feature", "update", f"transaction.version={level}", "--dry-run")
+    assert "kstore: " in kstore.text("feature", "update", "no.such=1", code=1)
 
     admin.create_topics(["places"])
     first, second = (row["log_dir"] for row in kstore.json("logdirs", "describe"))
     (row,) = kstore.json("logdirs", "describe", "--topic", "places")
     target = second if row["log_dir"] == first else first
     node = str(found["controller_id"])
-    kstore("logdirs", "move", "places:0", "--broker", node, "--to", target)
+    kstore.text("logdirs", "move", "places:0", "--broker", node, "--to", target)
     deadline = time.monotonic() + 60
     while [r["log_dir"] for r in kstore.json("logdirs", "describe", "--topic", "places")] != [
         target
     ]:
         assert time.monotonic() < deadline
-    assert "LOG_DIR_NOT_FOUND" in kstore(
+    assert "LOG_DIR_NOT_FOUND" in kstore.text(
         "logdirs", "move", "places:0", "--broker", node, "--to", "/nowhere", code=1
     )
-    assert kstore("reassign", "list") == ""
-    assert "places-0" in kstore("reassign", "cancel", "places:0", code=1)
-    assert "places-0" in kstore("elect", "places:0", code=1)
-    assert kstore("elect", "--all") == ""
+    assert kstore.text("reassign", "list") == ""
+    assert "places-0" in kstore.text("reassign", "cancel", "places:0", code=1)
+    assert "places-0" in kstore.text("elect", "places:0", code=1)
+    assert kstore.text("elect", "--all") == ""
 
 
 def test_acls_need_an_authorizer(kstore: Shell) -> None:
-    assert "SECURITY_DISABLED" in kstore("acl", "list", code=1)
+    assert "SECURITY_DISABLED" in kstore.text("acl", "list", code=1)
     who = ["--principal", "User:a", "--topic", "t"]
-    assert "SECURITY_DISABLED" in kstore("acl", "add", *who, "--operation", "read", code=1)
-    assert "SECURITY_DISABLED" in kstore("acl", "remove", *who, code=1)
+    assert "SECURITY_DISABLED" in kstore.text("acl", "add", *who, "--operation", "read", code=1)
+    assert "SECURITY_DISABLED" in kstore.text("acl", "remove", *who, code=1)
 
 
 @pytest.mark.parametrize(
@@ -391,7 +371,7 @@ def test_acls_need_an_authorizer(kstore: Shell) -> None:
     ],
 )
 def test_wrong_usage_is_exit_code_2(kstore: Shell, arguments: tuple[str, ...]) -> None:
-    assert kstore(*arguments, code=2)
+    assert kstore.text(*arguments, code=2)
 
 
 def test_a_profile_names_the_cluster(
@@ -402,8 +382,8 @@ def test_a_profile_names_the_cluster(
         f'[profiles.here]\nbootstrap.servers = "{broker.bootstrap}"\nlinger.ms = 5\n'
         '[profiles.there]\nbootstrap.servers = "localhost:1"\n'
     )
-    assert kstore("cluster", "describe", "--profile", "here")
-    failed = kstore(
+    assert kstore.text("cluster", "describe", "--profile", "here")
+    failed = kstore.text(
         "cluster", "describe", "--profile", "there", "-X", "default.api.timeout.ms=500", code=1
     )
     assert "localhost:1" in failed

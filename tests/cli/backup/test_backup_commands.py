@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import threading
@@ -32,24 +31,16 @@ Run = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def kstore(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process; the objects that it writes."""
-
-    def command(*arguments: str) -> list[dict[str, Any]]:
-        capsys.readouterr()
-        code = run([*arguments, "--json"])
-        said = capsys.readouterr()
-        assert code == 0, said.err
-        return [json.loads(line) for line in said.out.splitlines()]
-
-    return command
+def shell() -> Iterator[Shell]:
+    made = Shell()
+    yield made
+    made.kill_rest()
 
 
 @pytest.fixture
-def shell() -> Iterator[Shell]:
-    made = Shell("localhost:1")
-    yield made
-    made.kill_rest()
+def kstore(shell: Shell) -> Run:
+    """Runs a command in this process; the objects that it writes."""
+    return shell.json
 
 
 class Load:

@@ -21,13 +21,13 @@ from kstore.clients import (
     quota_entity,
 )
 from kstore.types import TopicPartition
-from tests.cli.backup.test_backup_commands import Run, kstore
+from tests.cli.backup.test_backup_commands import Run, kstore, shell
 from tests.conformance.broker_process import free_ports
 
 if TYPE_CHECKING:
     from tests.conformance.zookeeper_server import ZooKeeperServer
 
-__all__ = ["kstore"]
+__all__ = ["kstore", "shell"]
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough]
 
 RULE = Acl(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ, AclPermission.ALLOW)

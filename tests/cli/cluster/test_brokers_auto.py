@@ -4,7 +4,6 @@ replicas on different machines where there are several.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from kstore.cli.cluster import commands
 from kstore.cli.cluster_folder import ClusterFolder
 from kstore.clients import AdminClient, NewTopic
 from kstore.config import SourceKind
+from tests.cli.shell import Shell
 from tests.conformance.broker_process import free_ports
 
 pytestmark = pytest.mark.slow
@@ -23,24 +23,19 @@ Start = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Start]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """`kstore cluster start --json` with arguments on a machine of two cores, called rocket."""
     monkeypatch.setattr(commands, "usable_cores", lambda: 2)
     monkeypatch.setattr(commands, "machine_name", lambda: "rocket")
 
     def started(folder: str, *arguments: str, word: str = "start") -> dict[str, Any]:
-        said = capsys.readouterr()
-        code = run(["cluster", word, *arguments, "--dir", str(tmp_path / folder), "--json"])
-        said = capsys.readouterr()
-        assert code == 0, said.err
-        return json.loads(said.out)
+        [found] = Shell().json("cluster", word, *arguments, "--dir", str(tmp_path / folder))
+        return found
 
     yield started
     for folder in tmp_path.iterdir():
         if ClusterFolder(folder).brokers():
-            assert run(["cluster", "stop", "--dir", str(folder)]) == 0
+            Shell()("cluster", "stop", "--dir", str(folder))
 
 
 def racks(servers: str) -> dict[int, str | None]:

@@ -5,8 +5,9 @@ wrong with topics, groups, transactions and ACLs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,13 @@ WAIT_S = 60.0
 Find = Callable[..., list[Finding]]
 
 
+def findings(results: Iterable[tuple[str, Any]]) -> list[Finding]:
+    """What checks found; none of them failed."""
+    found = [result for _, result in results if result is not None]
+    assert all(isinstance(each, Finding) for each in found), found
+    return found
+
+
 class SickCluster:
     """The cluster, what lives on it, and a way to make one check of it."""
 
@@ -50,9 +58,7 @@ class SickCluster:
             view = ClusterView(admin, servers.split(","))
             results = list(examine(CLUSTER_CHECKS, view, limits or Limits(), [check]))
         assert ("answer", None) in results
-        found = [result for name, result in results if name == check and result is not None]
-        assert all(isinstance(each, Finding) for each in found), found
-        return found  # type: ignore[return-value]
+        return findings(row for row in results if row[0] == check)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from kstore.cli.doctor.checks import CLIENT_CHECKS, examine
 from kstore.cli.doctor.client_checks import CLIENT_RULES, ClientFile
 from kstore.cli.doctor.findings import Finding, Limits
 from kstore.config.client.configs import client_settings
+from tests.cli.doctor.conftest import findings
 
 # The settings of a rule -> values that break it.
 BROKEN: dict[tuple[str, ...], dict[str, str]] = {
@@ -36,10 +37,7 @@ BROKEN: dict[tuple[str, ...], dict[str, str]] = {
 def find(folder: Path, check: str, settings: dict[str, str]) -> list[Finding]:
     path = folder / "client.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    results = examine(CLIENT_CHECKS, ClientFile(path), Limits(), [check])
-    found = [result for _, result in results if result is not None]
-    assert all(isinstance(each, Finding) for each in found), found
-    return found  # type: ignore[return-value]
+    return findings(examine(CLIENT_CHECKS, ClientFile(path), Limits(), [check]))
 
 
 @pytest.mark.parametrize("rule", CLIENT_RULES, ids=lambda rule: " and ".join(rule.settings))

@@ -17,6 +17,7 @@ from kstore.cli.doctor.contradictions import RULES
 from kstore.cli.doctor.findings import Finding, Limits, Severity
 from kstore.cli.doctor.machine import Machine, mount_of, read_mounts
 from kstore.config import BrokerConfig
+from tests.cli.doctor.conftest import findings
 
 MIB = 1 << 20
 # The settings of a rule -> values that break it; with the defaults of the others.
@@ -66,10 +67,7 @@ def machine(folder: Path, settings: Mapping[str, str] | None = None) -> Machine:
 
 
 def find(check: str, of: Machine, limits: Limits | None = None) -> list[Finding]:
-    results = examine(BROKER_CHECKS, of, limits or Limits(), [check])
-    found = [result for _, result in results if result is not None]
-    assert all(isinstance(each, Finding) for each in found), found
-    return found  # type: ignore[return-value]
+    return findings(examine(BROKER_CHECKS, of, limits or Limits(), [check]))
 
 
 # ---- settings ----

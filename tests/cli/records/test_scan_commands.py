@@ -27,9 +27,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def output(*arguments: str) -> str:
-    done = run_here("scan", *arguments)
-    assert done.code == 0, done.errors
-    return done.output.decode()
+    return Shell().text("scan", *arguments)
 
 
 def test_a_table_shows_times_and_what_is_no_text(folder: str) -> None:
