@@ -5,7 +5,7 @@ of its producer. A topic is a name, or an id for the versions that ask by ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,14 +17,15 @@ from tests.plain_messages import Ask
 
 
 def produce_request(
-    topic: str | UUID, *batches: bytes | None, first: int = 0, count: int = -1, acks: int = 1,
-    timeout_ms: int = 1000, row: Mapping[str, Any] | None = None, **fields: Any,
+    topic: str | UUID, *batches: bytes | None, first: int = 0, at: Sequence[int] | None = None,
+    count: int = -1, acks: int = 1, timeout_ms: int = 1000, row: Mapping[str, Any] | None = None,
+    **fields: Any,
 ) -> ProduceRequest:  # fmt: skip
-    """A batch for each partition from ``first`` on, whose rows have the fields ``row``, too;
-    ``count`` is KIP-253's partition count.
+    """A batch for each partition from ``first`` on, or for those in ``at``, whose rows have the
+    fields ``row``, too; ``count`` is KIP-253's partition count.
     """
     rows = [
-        PartitionProduceData(index=first + i, records=data, **(row or {}))
+        PartitionProduceData(index=at[i] if at else first + i, records=data, **(row or {}))
         for i, data in enumerate(batches)
     ]
     named = {"topic_id" if isinstance(topic, UUID) else "name": topic}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import ProduceRequest
 from tests.broker.harness.plane_harness import Plane
 from tests.record.producer_batches import produced
 from tests.record_requests import produce_request
@@ -65,9 +65,7 @@ def batch(
 
 def codes(plane: Plane, batches: dict[int, bytes], name: str | None = "tx") -> list[int]:
     """The answer's error codes, in the order of the partitions asked for."""
-    rows = [PartitionProduceData(index=index, records=data) for index, data in batches.items()]
-    topics = [TopicProduceData(name="t", partition_data=rows)]
-    request = ProduceRequest(transactional_id=name, acks=1, timeout_ms=1000, topic_data=topics)
+    request = produce_request("t", *batches.values(), at=list(batches), transactional_id=name)
     response = plane.client().call(PRODUCE, VERSION, request)
     return [row.error_code for row in response.responses[0].partition_responses]
 

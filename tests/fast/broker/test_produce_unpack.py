@@ -16,9 +16,9 @@ from kstore._fast.record.unpack import Verdict, look_into
 from kstore.acls import Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kstore.protocol.logs.produce import ProduceRequest
 from tests.broker.harness.plane_harness import Client, Plane
-from tests.record_requests import fetch_part, fetch_request, only
+from tests.record_requests import fetch_part, fetch_request, only, produce_request
 from tests.reference.acl_rules import load
 
 PRODUCE, FETCH, VERSION = 0, 1, 9
@@ -49,10 +49,8 @@ def zstd(size: int, codec: int = ZSTD, **more: Any) -> bytes:
 
 
 def request(*batches: bytes, acks: int = 1) -> ProduceRequest:
-    rows = [PartitionProduceData(index=i % 4, records=batch) for i, batch in enumerate(batches)]
-    return ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=rows)]
-    )
+    at = [index % 4 for index in range(len(batches))]
+    return produce_request("t", *batches, at=at, acks=acks)
 
 
 def stored(plane: Plane) -> list[BatchView]:

@@ -5,6 +5,7 @@ while what comes behind them is appended; and every way in which such a wait end
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,12 @@ from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import (
     LeaderIdAndEpoch,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
-from tests.record_requests import fetch_request
+from tests.record_requests import fetch_request, produce_request
 
 PRODUCE = 0
 NEAR, FAR = 6, 7
@@ -54,17 +53,9 @@ def cluster(tmp_path: Path):
     cluster.close()
 
 
-def produce(
-    *partitions: int, acks: int = -1, timeout_ms: int = 1000, version: int = 12
-) -> ProduceRequest:
-    data = [
-        PartitionProduceData(index=index, records=build_batch([b"v"], timestamp=1))
-        for index in partitions
-    ]
-    return ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms,
-        topic_data=[TopicProduceData(name="t", partition_data=data)],
-    )  # fmt: skip
+def produce(*partitions: int, **more: Any) -> ProduceRequest:
+    batch = build_batch([b"v"], timestamp=1)
+    return produce_request("t", *[batch] * len(partitions), at=partitions, **({"acks": -1} | more))
 
 
 def answered(client: Client) -> list[list[tuple[int, int, int]]]:
@@ -85,7 +76,7 @@ def test_the_answer_comes_when_all_in_sync_replicas_have_the_records(
     cluster: Cluster, version: int
 ) -> None:
     client = cluster.client()
-    client.send(PRODUCE, version, produce(0, version=version))
+    client.send(PRODUCE, version, produce(0))
     assert client.answers() == []
     cluster.fetched(NEAR, 1)
     cluster.loop.turn()
@@ -179,7 +170,7 @@ def test_the_timer_is_set_for_the_next_wait(cluster: Cluster) -> None:
 
 def test_lost_leadership_is_told_with_the_new_leader(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 10, produce(0, version=10))
+    client.send(PRODUCE, 10, produce(0))
     cluster.partition().follow(FAR, 4)
     cluster.loop.turn()
     [(_, response)] = client.answers()
