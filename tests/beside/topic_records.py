@@ -1,12 +1,16 @@
-"""What is in a topic, by kstore's own consumer."""
+"""What is in a topic, by kstore's own consumer; and transactions of its own producer."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from kstore.clients import Consumer
+from kstore.clients import Consumer, Producer
 from kstore.clients.consumer import ConsumerRecord
 from kstore.types import TopicPartition
+from tests.beside.waiting import TIMEOUT_S
 
 
 def records_of(bootstrap: str, topic: str, **settings: Any) -> list[ConsumerRecord]:
@@ -25,3 +29,25 @@ def records_of(bootstrap: str, topic: str, **settings: Any) -> list[ConsumerReco
 def values_of(bootstrap: str, topic: str, **settings: Any) -> list[bytes]:
     """The values alone, sorted: each should be there once."""
     return sorted(record.value or b"" for record in records_of(bootstrap, topic, **settings))
+
+
+def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """So many records, or more; AssertionError if they do not come."""
+    found: list[ConsumerRecord] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {found}"
+        found += consumer.poll(100)
+    return found
+
+
+@contextmanager
+def transaction(producer: Producer, *, commits: bool = True) -> Iterator[None]:
+    """One, which is committed or aborted at the end."""
+    producer.begin_transaction()
+    yield
+    if commits:
+        producer.commit_transaction()
+    else:
+        producer.flush()  # what is aborted before it has left never gets there
+        producer.abort_transaction()

@@ -5,7 +5,10 @@ And the schema of an order in each format. Real registries are in tests/works_wi
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from tests.beside.http_answers import Asked, HttpAnswers, Reply
 
@@ -61,6 +64,13 @@ class SchemaRegistry(HttpAnswers):
     def _row(self, subject: str, number: int) -> dict[str, Any]:
         version = self.subjects[subject].index(number) + 1
         return {**self.schemas[number - 1], "subject": subject, "id": number, "version": version}
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    """One that runs, without schemas."""
+    with SchemaRegistry() as running:
+        yield running
 
 
 def order_class() -> Any:

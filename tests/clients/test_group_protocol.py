@@ -15,6 +15,7 @@ from kstore.clients.core.consumer.subscription import SubscriptionPattern
 from kstore.clients.io.connection import BrokerConnection
 from kstore.config.definition import ConfigError
 from kstore.protocol.schema import Message
+from tests.beside.topic_records import polled
 from tests.conformance.kstore_broker import KstoreBroker
 
 _names = itertools.count(1)
@@ -55,10 +56,7 @@ def filled_topic(bootstrap: str) -> str:
 def read(consumer: Consumer, topic: str) -> int:
     """How many records there are to read."""
     consumer.subscribe([topic])
-    count = 0
-    while count < 10:
-        count += len(consumer.poll(60_000))
-    return count
+    return len(polled(consumer, 10))
 
 
 def test_a_new_group_has_its_first_record_after_one_heartbeat(

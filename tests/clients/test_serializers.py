@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,17 +17,12 @@ from kstore.clients import (
     Producer,
     SerializationContext,
 )
+from tests.beside.topic_records import polled
 from tests.clients.schema_registry import AVRO_ORDER, JSON_ORDER, SchemaRegistry, order_class
+from tests.clients.schema_registry import registry as registry  # a fixture
 from tests.conformance.kstore_broker import KstoreBroker
 
 FIRST = {"auto_offset_reset": "earliest"}
-
-
-@pytest.fixture
-def registry() -> Iterator[SchemaRegistry]:
-    """A registry of schemas."""
-    with SchemaRegistry() as running:
-        yield running
 
 
 def as_json(value: Any) -> bytes:
@@ -38,11 +32,8 @@ def as_json(value: Any) -> bytes:
 
 def records(bootstrap: str, topic: str, count: int, **settings: Any) -> list[Any]:
     """So many records of a topic."""
-    found: list[Any] = []
     with Consumer(topic, bootstrap_servers=bootstrap, **FIRST, **settings) as consumer:
-        while len(found) < count:
-            found += consumer.poll(60_000)
-    return found
+        return polled(consumer, count)
 
 
 def test_plain_callables_make_bytes_and_objects(broker: KstoreBroker, topic: str) -> None:

@@ -17,7 +17,7 @@ from kstore.cli.cluster_folder import ClusterFolder
 from kstore.clients import AdminClient, Consumer, NewTopic, Producer
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
-from tests.beside.topic_records import records_of
+from tests.beside.topic_records import records_of, transaction
 from tests.cli.shell import Shell
 from tests.conformance.broker_process import free_ports
 
@@ -83,14 +83,10 @@ class Load:
             count = 0
             while not self._stop.is_set():
                 count += 1
-                producer.begin_transaction()
-                for topic in TOPICS:
-                    producer.send(topic, b"%d %d" % (number, count), partition=number % 2)
-                if count % 5:
-                    producer.commit_transaction()
-                    self.committed += 1
-                else:
-                    producer.abort_transaction()
+                with transaction(producer, commits=count % 5 > 0):
+                    for topic in TOPICS:
+                        producer.send(topic, b"%d %d" % (number, count), partition=number % 2)
+                self.committed += count % 5 > 0
 
     def _read(self) -> None:
         settings = {

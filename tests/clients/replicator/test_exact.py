@@ -28,7 +28,7 @@ from kstore.protocol.transactions.transactions import (
     WriteTxnMarkersRequest,
 )
 from kstore.record import batches, build_batch
-from tests.beside.topic_records import records_of
+from tests.beside.topic_records import records_of, transaction
 from tests.beside.waiting import until
 from tests.clients.replicator import sides
 from tests.clients.replicator.sides import SETTINGS, TIME, Running, Side
@@ -51,14 +51,9 @@ def transactions(side: Side, topic: str, name: str, count: int = 4) -> None:
     with Producer(side.bootstrap, transactional_id=name) as producer:
         producer.init_transactions()
         for number in range(count):
-            producer.begin_transaction()
-            for part in range(3):
-                producer.send(topic, b"%d-%d" % (number, part), partition=0)
-            if number % 2:
-                producer.flush()
-                producer.abort_transaction()
-            else:
-                producer.commit_transaction()
+            with transaction(producer, commits=number % 2 == 0):
+                for part in range(3):
+                    producer.send(topic, b"%d-%d" % (number, part), partition=0)
 
 
 def produce_to(side: Side, name: str, data: bytes, **fields: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.record import batches
+from tests.beside.topic_records import transaction
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
 from tests.clients.replicator.sides import log_bytes
@@ -66,15 +67,10 @@ class Writing(Worker):
         ):
             ending.init_transactions()
             while not self.stopping.is_set():
-                ending.begin_transaction()
-                for number in range(10):
-                    ending.send(TOPIC, b"%d" % number * 500, partition=number % PARTITIONS)
-                    plain.send(TOPIC, b"plain", partition=number % PARTITIONS)
-                if self.transactions % 3:
-                    ending.commit_transaction()
-                else:
-                    ending.flush()
-                    ending.abort_transaction()
+                with transaction(ending, commits=self.transactions % 3 > 0):
+                    for number in range(10):
+                        ending.send(TOPIC, b"%d" % number * 500, partition=number % PARTITIONS)
+                        plain.send(TOPIC, b"plain", partition=number % PARTITIONS)
                 self.transactions += 1
                 self.stopping.wait(0.02)
 
