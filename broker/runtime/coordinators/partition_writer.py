@@ -96,6 +96,9 @@ class PartitionWriter:
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if not partition.may_append_now(batch):
+            if len(batch) > partition.log.core.max_message_bytes:
+                # Else the thread would refuse it, when the state is already ahead of the log.
+                return ErrorCode.MESSAGE_TOO_LARGE, -1
             error_code, base_offset = partition.append_later(
                 batch, lambda job: self._appended(place, base_offset, job)
             )

@@ -94,6 +94,18 @@ def test_else_the_offset_is_known_and_the_answer_waits(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_what_is_too_large_is_refused_before_anything_rests_on_it(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        host.calm.over_budget = True
+        with pytest.raises(KafkaError) as refused:
+            host.append(bytes(1_100_000))
+        assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (host.told, host.runs) == ([], [])
+        assert host.append(b"a") == 0
+
+    play(tmp_path, story)
+
+
 def test_what_can_not_be_written_is_told_to_all_that_rest_on_it(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         host.calm.over_budget = True
