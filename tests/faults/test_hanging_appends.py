@@ -111,7 +111,7 @@ def test_appends_to_a_log_dir_that_hangs_wait_and_others_do_not(tmp_path: Path, 
                         each.result(PATIENCE_S)
                 assert held.acknowledged() == 3
                 said = f"an append to t-{there} in {disk.folder / 'logs'} has been waiting"
-                until(lambda: said in broker.error_output(), "the log says what hangs", 5)
+                until(lambda: said in broker.error_output(), "the log says what hangs")
             offsets = [each.result(60) for each in held.results]
         assert offsets == list(range(23)), "each once, in order"
         assert stored(broker, held.place) == held.values
@@ -193,9 +193,9 @@ def test_a_device_that_hangs_below_the_only_log_dir_holds_no_loop(
             with disk.frozen():
                 send_for(HANGS_S, sent, admin)
                 said = f"the disk of {disk.folder / 'logs'} has not answered for"
-                until(lambda: said in broker.error_output(), "the log says what hangs", 5)
+                until(lambda: said in broker.error_output(), "the log says what hangs")
                 waits = f"an append to t-0 in {disk.folder / 'logs'} has been waiting"
-                until(lambda: waits in broker.error_output(), "the journal stands, too", 20)
+                until(lambda: waits in broker.error_output(), "the journal stands, too")
                 acknowledged = sent.acknowledged()
                 assert acknowledged < len(sent.results)
         offsets = [each.result(60) for each in sent.results]
@@ -216,7 +216,7 @@ def test_appends_are_left_to_threads_while_the_probe_waits(
             disk.block("p")
             send_for(2.0, sent, admin)
             said = f"the disk of {disk.folder / 'logs'} has not answered for"
-            until(lambda: said in broker.error_output(), "the log says what hangs", 5)
+            until(lambda: said in broker.error_output(), "the log says what hangs")
             until(lambda: sent.acknowledged() == len(sent.results), "the page cache takes them")
             disk.block("pw")
             send_for(3.0, sent, admin)

@@ -121,7 +121,7 @@ def test_they_go_at_last_where_no_moment_is_calm(monkeypatch: pytest.MonkeyPatch
             monkeypatch.setattr(garbage, "FEW_OBJECTS", -2 * gc.get_freeze_count())
             while gone() is not None:
                 await asyncio.sleep(0.01)
-            assert next(asked) > 2
+            assert next(asked) >= 2, "requests came in between"
 
     asyncio.run(make())
 

@@ -26,6 +26,7 @@ from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 from tests.broker.runtime.coordinators.cluster_host import SMALL_GROUPS, Replicated
 from tests.broker.runtime.groups.group_requests import ASKED, commit, committed, join, stable_member
 
@@ -302,8 +303,9 @@ def test_who_waits_when_the_broker_stops_is_sent_elsewhere(tmp_path: Path) -> No
     async def story(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.partition("g")
         await stable_member(coordinator)
+        shard = (await coordinator.loaded_partition("g")).shard
         waiting = asyncio.create_task(coordinator.handle("g", join(), ASKED))
-        await asyncio.sleep(0)
+        await reached(lambda: shard.groups["g"].joined == 1, "it waits for the other member")
         await coordinator.close()
         answer: Any = await waiting
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
@@ -315,11 +317,11 @@ def test_an_answer_for_a_connection_that_is_gone_is_dropped(tmp_path: Path) -> N
     async def story(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.partition("g")
         await stable_member(coordinator, session_ms=50)
+        shard = (await coordinator.loaded_partition("g")).shard
         waiting = asyncio.create_task(coordinator.handle("g", join(), ASKED))
         await asyncio.sleep(0)
         waiting.cancel()
-        await asyncio.sleep(0.2)
-        assert (await coordinator.loaded_partition("g")).shard.groups["g"].generation_id >= 2
+        await reached(lambda: shard.groups["g"].generation_id >= 2, "the next generation")
 
     run(tmp_path, story)
 

@@ -74,7 +74,8 @@ def test_who_is_deleted_or_gets_another_password_is_let_go(broker: Broker) -> No
         alter_scram(client, admin.UserScramCredentialDeletion("dave", SHA_256))
         assert dave.frame() is None
         assert lives(other)
-    assert "User:dave was deleted or has a new password" in broker.output()
+    told = "User:dave was deleted or has a new password"
+    until(lambda: told in broker.output(), "it is logged")
 
 
 def test_users_of_plain_are_let_go_too_unless_the_setting_is_off(broker: Broker) -> None:
