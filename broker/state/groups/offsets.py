@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from uuid import UUID
 
 from kstore.broker.state.groups.record import GroupRecord
-from kstore.broker.state.metadata.image import NO_EPOCH, MetadataImage
+from kstore.broker.state.metadata.image import MetadataImage
 from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.coordinator_records.classic import OffsetCommitKey, OffsetCommitValue
@@ -183,7 +183,12 @@ class Offsets:
             for partition in partitions:
                 unstable = require_stable and self.is_pending(request.group_id, name, partition)
                 committed = None if unstable else found.get(name, {}).get(partition)
-                if committed is not None and _is_of_another_life(committed, name, partition, image):
+                # A deleted partition may not have been reported to its coordinator.
+                if (
+                    committed is not None
+                    and image is not None
+                    and image.has_replaced(name, partition, committed.partition_epoch)
+                ):
                     committed = None
                 row = _fetched(partition, committed, topic_id, unstable)
                 if not with_epochs:
@@ -283,14 +288,6 @@ def _fetched(
         metadata=committed.metadata,
         partition_epoch=committed.partition_epoch,
     )
-
-
-def _is_of_another_life(
-    committed: CommittedOffset, topic: str, index: int, image: MetadataImage | None
-) -> bool:
-    """Whether it is of a deleted partition that was not reported to its coordinator."""
-    now = None if image is None else image.partition(topic, index)
-    return now is not None and NO_EPOCH != committed.partition_epoch < now.partition_epoch
 
 
 def _put(

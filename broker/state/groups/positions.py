@@ -88,8 +88,7 @@ def committed_offset(
     if known is not None:
         if stored.topic_id not in (ZERO_UUID, known.topic_id):
             return NO_POSITION
-        now = image.partition(topic, index) if image is not None else None
-        if now is not None and NO_POSITION != stored.partition_epoch < now.partition_epoch:
+        if image is not None and image.has_replaced(topic, index, stored.partition_epoch):
             return NO_POSITION
     return stored.offset
 

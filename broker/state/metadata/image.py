@@ -180,6 +180,13 @@ class MetadataImage(NamedTuple):
             return None
         return image.partitions[index]
 
+    def has_replaced(self, topic: str, index: int, epoch: int) -> bool:
+        """Whether the partition was created after one of that name with this partition epoch; False
+        if that is not known.
+        """
+        now = self.partition(topic, index)
+        return now is not None and NO_EPOCH != epoch < now.partition_epoch
+
     def with_topics(self, *added: TopicImage) -> MetadataImage:
         """Add or replace topics. It copies the table of topics, whatever their number."""
         if not added:

@@ -7,12 +7,15 @@ One byte is the version, then both epochs follow; another version may have anoth
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kstore.types import OffsetAndMetadata
+    from kstore.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["OffsetEpoch", "decode", "encode", "encode_known", "partition_epoch_of"]
+__all__ = [
+    "OffsetEpoch", "decode", "encode", "encode_known", "of_other_topics", "partition_epoch_of",
+]  # fmt: skip
 
 _VERSION = 0
 _LAYOUT = struct.Struct(">Bii")
@@ -40,6 +43,21 @@ def encode_known(partition_epoch: int, leader_epoch: int) -> bytes | None:
 def partition_epoch_of(offset: OffsetAndMetadata) -> int:
     """The partition epoch of a committed offset; -1: unknown. Raises ValueError as `decode`."""
     return -1 if offset.offset_epoch is None else decode(offset.offset_epoch).partition_epoch
+
+
+def of_other_topics(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], epochs: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """The partitions whose committed offset belongs to another topic of the same name than the one
+    with these partition epochs (KIP-232).
+    """
+    return [
+        tp
+        for tp, offset in committed.items()
+        if tp in epochs
+        and -1 not in (mine := partition_epoch_of(offset), epochs[tp])
+        and mine != epochs[tp]
+    ]
 
 
 def decode(offset_epoch: bytes) -> OffsetEpoch:

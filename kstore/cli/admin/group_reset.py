@@ -150,16 +150,14 @@ def _refuse_other_lives(
     listed: Mapping[TopicPartition, ListedOffset],
 ) -> None:
     """Offsets committed in an earlier topic of the same name do not count (KIP-232)."""
-    from kstore.clients.core.consumer.offset_epoch import partition_epoch_of
+    from kstore.clients.core.consumer.offset_epoch import of_other_topics
 
-    others = []
-    for tp in partitions:
-        mine = partition_epoch_of(committed[tp]) if tp in committed else -1
-        if -1 not in (mine, listed[tp].partition_epoch) and mine != listed[tp].partition_epoch:
-            others.append(f"{tp.topic}:{tp.partition}")
+    epochs = {tp: listed[tp].partition_epoch for tp in partitions}
+    others = sorted(of_other_topics(committed, epochs))
     if others:
+        names = ", ".join(f"{tp.topic}:{tp.partition}" for tp in others)
         sentence = (
-            f"the offsets committed for {', '.join(others)} belong to an earlier topic of that "
+            f"the offsets committed for {names} belong to an earlier topic of that "
             "name: use --to-earliest, --to-latest, --to-offset or a time"
         )
         raise SystemExit(fail(sentence))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kstore.clients.core.consumer.offset_epoch import encode_known, partition_epoch_of
+from kstore.clients.core.consumer.offset_epoch import encode_known, of_other_topics
 from kstore.console.cluster.admin import ConsoleAdmin
 from kstore.types import OffsetAndMetadata, TopicPartition
 
@@ -69,7 +69,7 @@ async def plan(
         wanted = dict.fromkeys(partitions, number or 0)
     else:
         partitions = [tp for tp in partitions if tp in committed]
-        _refuse_other_lives(partitions, rows, lives)
+        _refuse_other_lives(rows, lives)
         wanted = {tp: committed[tp] + (number or 0) for tp in partitions}
     return [
         Move(
@@ -85,21 +85,16 @@ async def plan(
 
 
 def _refuse_other_lives(
-    partitions: list[TopicPartition],
-    committed: Mapping[TopicPartition, OffsetAndMetadata],
-    lives: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, OffsetAndMetadata], lives: Mapping[TopicPartition, int]
 ) -> None:
     """Raise ValueError for committed offsets that belong to an earlier topic of the same name
     (KIP-232).
     """
-    others = [
-        f"{tp.topic}-{tp.partition}"
-        for tp in partitions
-        if -1 not in (mine := partition_epoch_of(committed[tp]), lives[tp]) and mine != lives[tp]
-    ]
+    others = sorted(of_other_topics(committed, lives))
     if others:
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in others)
         raise ValueError(
-            f"The offsets committed for {', '.join(others)} belong to an earlier topic of that "
+            f"The offsets committed for {names} belong to an earlier topic of that "
             "name. Choose another way."
         )
 
