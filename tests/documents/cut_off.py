@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kstore.clients import Producer
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.types import TopicPartition
 from tests.beside.waiting import until
@@ -20,6 +23,14 @@ from tests.conformance.broker_process import free_ports
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 
+THREE_REPLICAS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "3000",
+}
+"""Of clusters of three that lose no record."""
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
@@ -167,3 +178,18 @@ class CutOffCluster(KstoreCluster):
             gate.open()  # a clean stop asks the others
         super().__exit__(*given)
         self._thread.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffCluster]:
+    """One for the tests of a file, whose replicas may lag for a minute."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with CutOffCluster(folder, overrides={"replica.lag.time.max.ms": "60000"}) as running:
+        yield running
+
+
+def write(cluster: CutOffCluster, asked: int, topic: str, *values: bytes) -> None:
+    """Records that all in-sync replicas have, by kstore's producer."""
+    with Producer(cluster.brokers[asked].bootstrap) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0).result()

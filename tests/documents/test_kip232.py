@@ -6,33 +6,26 @@ topic that has its name now. Each time the failure comes back when kstore.kip232
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Self, TypeVar
 
 import pytest
 
-from kstore.clients import AdminClient, Consumer, Producer
+from kstore.clients import AdminClient, Consumer
 from kstore.clients.core.metadata import ClusterView
 from kstore.clients.io.cluster import ClusterClient
 from kstore.config.client.configs import client_settings
 from kstore.errors import InvalidPartitionEpochError
 from kstore.types import TopicPartition
+from tests.beside.topic_records import polled
 from tests.beside.waiting import until
-from tests.conformance.kstore_cluster import TIMEOUT_S
-from tests.documents.cut_off import CutOffCluster
+from tests.documents.cut_off import CutOffCluster, write
+from tests.documents.cut_off import cluster as cluster  # a fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ON_AND_OFF = pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with CutOffCluster(folder, overrides={"replica.lag.time.max.ms": "60000"}) as running:
-        yield running
 
 
 async def only_connected_to(client: ClusterClient, node_id: int) -> None:
@@ -131,20 +124,7 @@ class Reader:
 
     def read(self, count: int) -> list[bytes | None]:
         """The values of the next records; AssertionError if they don't come."""
-        found: list[bytes | None] = []
-        deadline = time.monotonic() + TIMEOUT_S
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"only {found}"
-            found += [row.value for row in self.consumer.poll(100)]
-        return found
-
-
-def write(cluster: CutOffCluster, topic: str, node_id: int, *values: bytes) -> None:
-    """Records that all in-sync replicas have."""
-    with Producer(cluster.brokers[node_id].bootstrap) as producer:
-        for value in values:
-            producer.send(topic, value, partition=0)
-        producer.flush()
+        return [row.value for row in polled(self.consumer, count)]
 
 
 OLD = [b"old-%d" % n for n in range(5)]
@@ -155,7 +135,7 @@ def recreate(cluster: CutOffCluster, topic: str, *replicas: int) -> int:
     """Delete a topic, make another one of that name with more records; its partition epoch."""
     delete(cluster, topic, replicas[0])
     cluster.create_topic(topic, replicas={0: replicas})
-    write(cluster, topic, replicas[0], *NEW)
+    write(cluster, replicas[0], topic, *NEW)
     return cluster.topic(topic, replicas[0]).partitions[0].partition_epoch
 
 
@@ -165,7 +145,7 @@ def test_reading_does_not_go_on_in_another_topic_of_that_name(
 ) -> None:
     _, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, enabled, first) as reader:
         assert reader.read(5) == OLD
         reader.consumer.pause(reader.tp)  # what it would fetch meanwhile depends on the moment
@@ -188,7 +168,7 @@ def test_a_late_commit_does_not_say_where_the_topics_successor_begins(
     """Deleting a topic deletes its committed offsets; it is what comes later that stays."""
     _, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, enabled, first) as late:
         assert late.read(5) == OLD
         late.consumer.pause(late.tp)
@@ -204,7 +184,7 @@ def test_a_late_commit_does_not_say_where_the_topics_successor_begins(
 def test_a_late_commit_does_not_replace_a_newer_one(cluster: CutOffCluster, enabled: bool) -> None:
     _, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, enabled, first) as late:
         assert late.read(5) == OLD
         late.consumer.pause(late.tp)
@@ -223,7 +203,7 @@ def test_an_offset_that_was_kept_elsewhere_says_which_topic_it_belongs_to(
 ) -> None:
     _, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, True, first) as reader:
         assert reader.read(5) == OLD
         kept = reader.consumer.position_and_offset_epoch(reader.tp)
@@ -231,7 +211,7 @@ def test_an_offset_that_was_kept_elsewhere_says_which_topic_it_belongs_to(
     with Reader(cluster, topic, True, first) as reader:
         reader.consumer.seek(reader.tp, kept.offset, kept.offset_epoch)
         assert reader.consumer.position(reader.tp) == 5
-        write(cluster, topic, first, b"one more")
+        write(cluster, first, topic, b"one more")
         assert reader.read(1) == [b"one more"]
         with pytest.raises(ValueError, match="offset epoch"):
             reader.consumer.seek(reader.tp, 5, b"what somebody made up")
@@ -254,7 +234,7 @@ def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
     """
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(lagging, first, second)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, enabled, lagging) as reader:
         assert reader.read(5) == OLD
         reader.consumer.commit()  # now there is a coordinator, which all brokers know
@@ -263,11 +243,11 @@ def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
         with cluster.admin(first) as admin:
             admin.alter_partition_reassignments({tp: [first, second]})
         until(lambda: cluster.leader(topic, 0, first) == first, "another one leads")
-        write(cluster, topic, first, *NEW)
+        write(cluster, first, topic, *NEW)
         with Reader(cluster, topic, enabled, first) as reader:
             assert reader.read(10) == NEW
             reader.consumer.commit()
-        write(cluster, topic, first, b"next")
+        write(cluster, first, topic, b"next")
         with Reader(cluster, topic, enabled, lagging) as reader:
             assert reader.read(1)[0] == (b"next" if enabled else OLD[0])
 
@@ -279,7 +259,7 @@ def test_a_broker_that_remembers_the_predecessor_is_no_dead_end(cluster: CutOffC
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
     tp = TopicPartition(topic, 0)
-    write(cluster, topic, first, *OLD)
+    write(cluster, first, topic, *OLD)
     with Reader(cluster, topic, True, first) as reader:
         assert reader.read(5) == OLD
         reader.consumer.commit()
@@ -294,7 +274,7 @@ def test_a_broker_that_remembers_the_predecessor_is_no_dead_end(cluster: CutOffC
             reader.consumer.commit()
         with Reader(cluster, topic, True, lagging) as reader:  # OffsetFetch, by the topic's id
             assert reader.consumer.position(tp, 30_000) == 10
-        write(cluster, topic, lagging, b"next")  # Produce
+        write(cluster, lagging, topic, b"next")  # Produce
         with Reader(cluster, topic, True, lagging) as reader:  # Fetch
             reader.consumer.seek(tp, 10)
             assert reader.read(1) == [b"next"]

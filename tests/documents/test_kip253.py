@@ -24,15 +24,12 @@ from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.types import TopicPartition
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.documents.cut_off import THREE_REPLICAS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SETTINGS = {
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "3",
-    "replica.lag.time.max.ms": "3000",
+    **THREE_REPLICAS,
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",

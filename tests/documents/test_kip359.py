@@ -6,7 +6,6 @@ when kstore.kip359.enable is false.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,17 +17,11 @@ from kstore.protocol.schema import Message
 from tests.beside.topic_records import records_of
 from tests.beside.waiting import until
 from tests.documents.cut_off import CutOffCluster
+from tests.documents.cut_off import cluster as cluster  # a fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ON_AND_OFF = pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with CutOffCluster(folder, overrides={"replica.lag.time.max.ms": "60000"}) as running:
-        yield running
 
 
 @pytest.fixture

@@ -22,19 +22,13 @@ from tests.beside.waiting import until
 from tests.beside.worker import Worker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.documents.cut_off import THREE_REPLICAS
 from tests.documents.readers import Seen, everything
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
 ROUNDS = int(os.environ.get("KSTORE_DOCUMENT_ROUNDS", "4"))
-SETTINGS = {
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "3",
-    "replica.lag.time.max.ms": "3000",
-}
 
 
 class Writer(Worker):
@@ -74,7 +68,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
-    with KstoreCluster(tmp_path_factory.mktemp("target"), overrides=SETTINGS) as cluster:
+    with KstoreCluster(tmp_path_factory.mktemp("target"), overrides=THREE_REPLICAS) as cluster:
         cluster.wait_for_controller()
         yield cluster
 

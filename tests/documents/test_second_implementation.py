@@ -6,19 +6,18 @@ cut off from the others where that is what a document is about.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from kstore.clients import Producer
 from kstore.errors import ErrorCode
 from tests.beside.programs import Dialogue
 from tests.beside.waiting import until
 from tests.conformance.go_programs import build
-from tests.documents.cut_off import CutOffCluster
+from tests.documents.cut_off import CutOffCluster, write
+from tests.documents.cut_off import cluster as cluster  # a fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
@@ -65,13 +64,6 @@ class Client(Dialogue):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("./extensions", tmp_path_factory.mktemp("go"))
-
-
-@pytest.fixture(scope="module")
-def cluster(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with CutOffCluster(folder, overrides={"replica.lag.time.max.ms": "60000"}) as running:
-        yield running
 
 
 def written(program: Path, cluster: CutOffCluster, topic: str) -> list[tuple[int, str]]:
@@ -164,13 +156,6 @@ def test_a_copier_that_starts_again_goes_on_where_the_refusal_says(
 
 
 # ---- KIP-232 ----
-
-
-def write(cluster: CutOffCluster, asked: int, topic: str, *values: bytes) -> None:
-    """Write with kstore's producer."""
-    with Producer(cluster.brokers[asked].bootstrap) as producer:
-        for value in values:
-            producer.send(topic, value, partition=0).result()
 
 
 def create_again(cluster: CutOffCluster, topic: str, replicas: list[int], asked: int) -> None:
