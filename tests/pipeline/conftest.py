@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
+KEEP = {"retention.ms": "-1"}
+"""Of topics whose records are old."""
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +98,13 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def connector(spark: SparkSession) -> None:
+    """Spark's own Kafka connector is there; without Maven to fetch it, the test is skipped."""
+    if not spark.conf.get("spark.jars"):
+        pytest.skip("Maven is not there to fetch Spark's Kafka connector")
 
 
 @pytest.fixture

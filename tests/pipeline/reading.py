@@ -30,11 +30,14 @@ def write(servers: str, topic: str, values: Iterable[int], partition: int = 0) -
 def batch_rows(servers: str, topic: str, **options: str) -> list[dict[str, Any]]:
     """All rows of a batch read."""
     reader = BatchReader(SCHEMA, {"kafka.bootstrap.servers": servers, "subscribe": topic} | options)
-    return _rows(reader, reader.partitions())
+    return rows_of(reader)
 
 
-def _rows(reader: Any, tasks: Iterable[Any]) -> list[dict[str, Any]]:
-    """What executors read, to which Spark sends a reader and its tasks."""
+def rows_of(reader: Any, tasks: Iterable[Any] | None = None) -> list[dict[str, Any]]:
+    """What executors read, to which Spark sends a reader and its tasks: all of a batch's, if none
+    are given.
+    """
+    tasks = reader.partitions() if tasks is None else tasks
     serializer = CloudPickleSerializer()
     sent = serializer.loads(serializer.dumps(reader.read))
     return [
@@ -83,7 +86,7 @@ class Query:
 
     def _run(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
         fresh = StreamReader(SCHEMA, self._given)
-        return _rows(fresh, self.reader.partitions(start, end))
+        return rows_of(fresh, self.reader.partitions(start, end))
 
     def close(self) -> None:
         """End it."""

@@ -5,17 +5,17 @@ bounds, headers, streams and their restart from a checkpoint; and side by side w
 from __future__ import annotations
 
 import json
-import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kstore.clients import AdminClient
-from kstore.clients.admin.topics import NewPartitions, NewTopic
+from kstore.clients.admin.topics import NewPartitions
 from kstore.testing.brokers import Broker
 from tests.beside.topic_records import values_of
-from tests.pipeline.topic_rows import copy_what_is_there
+from tests.pipeline.topic_rows import copy_what_is_there, expected, read, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,23 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 @pytest.fixture
-def topic(admin: AdminClient, spark: SparkSession) -> str:
-    """A topic of two partitions; the test is skipped where there is no connector."""
-    if not spark.conf.get("spark.jars"):
-        pytest.skip("Maven is not there to fetch Spark's Kafka connector")
-    name = f"t-{uuid.uuid4().hex[:12]}"
-    admin.create_topics([NewTopic(name, 2)])
-    return name
-
-
-def read(spark: SparkSession, broker: Broker, form: str = "kafka", **options: Any) -> DataFrame:
-    reader = spark.read.format(form).option("kafka.bootstrap.servers", broker.bootstrap_servers)
-    return reader.options(**options).load()
-
-
-def write(df: DataFrame, broker: Broker, topic: str, **options: Any) -> None:
-    writer = df.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
-    writer.option("topic", topic).options(**options).save()
+def topic(connector: None, make_topic: Callable[..., str]) -> str:
+    """A topic of two partitions."""
+    return make_topic(2)
 
 
 def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
@@ -51,37 +37,36 @@ def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
     )
 
 
-def expected(*ranges: range) -> list[bytes]:
-    return sorted(b"%d" % n for each in ranges for n in each)
-
-
 def values(df: DataFrame) -> list[bytes]:
     return sorted(bytes(row.value) for row in df.select("value").collect())
 
 
 def test_batches_are_written_and_read(spark: SparkSession, broker: Broker, topic: str) -> None:
-    write(numbers(spark, 0, 500), broker, topic, **{"kafka.compression.type": "zstd"})
+    write(
+        numbers(spark, 0, 500), broker, "kafka", topic=topic, **{"kafka.compression.type": "zstd"}
+    )
     assert values_of(broker.bootstrap_servers, topic) == expected(range(500))
-    assert values(read(spark, broker, subscribe=topic)) == expected(range(500))
-    pattern = read(spark, broker, subscribePattern=f"{topic}.*", minPartitions=6)
+    assert values(read(spark, broker, "kafka", subscribe=topic)) == expected(range(500))
+    pattern = read(spark, broker, "kafka", subscribePattern=f"{topic}.*", minPartitions=6)
     assert pattern.rdd.getNumPartitions() >= 6
     assert values(pattern) == expected(range(500))
 
 
 def test_bounds_by_offset_and_by_time(spark: SparkSession, broker: Broker, topic: str) -> None:
-    write(numbers(spark, 0, 100), broker, topic)
+    write(numbers(spark, 0, 100), broker, "kafka", topic=topic)
     some = read(
         spark,
         broker,
+        "kafka",
         assign=json.dumps({topic: [0, 1]}),
         startingOffsets=json.dumps({topic: {"0": 10, "1": -2}}),
         endingOffsets=json.dumps({topic: {"0": 20, "1": 5}}),
     )
     assert some.groupBy("partition").count().orderBy("partition").collect() == [(0, 10), (1, 5)]
-    all_of = read(spark, broker, subscribe=topic, startingTimestamp="1")
+    all_of = read(spark, broker, "kafka", subscribe=topic, startingTimestamp="1")
     none = {"startingTimestamp": str(2**42), "startingOffsetsByTimestampStrategy": "latest"}
     assert all_of.count() == 100
-    assert read(spark, broker, subscribe=topic, **none).count() == 0
+    assert read(spark, broker, "kafka", subscribe=topic, **none).count() == 0
 
 
 def test_headers_and_the_columns_of_a_record(
@@ -91,7 +76,7 @@ def test_headers_and_the_columns_of_a_record(
         "select 'k' as key, cast(null as string) as value, "
         "array(named_struct('key', 'h', 'value', X'0102')) as headers"
     )
-    write(rows, broker, topic, includeHeaders="true")
+    write(rows, broker, "kafka", topic=topic, includeHeaders="true")
     for form in ("kafka", "kstore"):
         (row,) = read(spark, broker, form, subscribe=topic, includeHeaders="true").collect()
         assert (bytes(row.key), row.value, row.topic, row.offset) == (b"k", None, topic, 0)
@@ -100,7 +85,7 @@ def test_headers_and_the_columns_of_a_record(
 
 
 def test_both_connectors_read_the_same(spark: SparkSession, broker: Broker, topic: str) -> None:
-    write(numbers(spark, 0, 300), broker, topic)
+    write(numbers(spark, 0, 300), broker, "kafka", topic=topic)
     theirs, ours = (read(spark, broker, form, subscribe=topic) for form in ("kafka", "kstore"))
     assert theirs.schema == ours.schema
     assert sorted(map(str, theirs.collect())) == sorted(map(str, ours.collect()))
@@ -109,27 +94,23 @@ def test_both_connectors_read_the_same(spark: SparkSession, broker: Broker, topi
 def test_a_stream_starts_again_from_its_checkpoint(
     spark: SparkSession, broker: Broker, topic: str, admin: AdminClient, tmp_path: Path
 ) -> None:
+    from pyspark.sql.functions import lit
+
     target = f"{topic}-target"
 
     def run() -> None:
         checkpoint = tmp_path / "checkpoint"
         copy_what_is_there(spark, "kafka", broker.bootstrap_servers, topic, target, checkpoint)
 
-    write(numbers(spark, 0, 100), broker, topic)
+    write(numbers(spark, 0, 100), broker, "kafka", topic=topic)
     run()
     assert values_of(broker.bootstrap_servers, target) == expected(range(100))
     admin.create_partitions({topic: NewPartitions(4)})
-    write(numbers(spark, 100, 150), broker, topic)
-    write(numbers(spark, 150, 160).withColumn("partition", numbers_three()), broker, topic)
+    write(numbers(spark, 100, 150), broker, "kafka", topic=topic)
+    rows = numbers(spark, 150, 160).withColumn("partition", lit(3))  # the new one
+    write(rows, broker, "kafka", topic=topic)
     run()
     assert values_of(broker.bootstrap_servers, target) == expected(range(160))
-
-
-def numbers_three() -> Any:
-    """The column that sends all rows to a new partition."""
-    from pyspark.sql.functions import lit
-
-    return lit(3)
 
 
 def test_records_that_are_gone_fail_the_query_or_are_left_out(
@@ -137,10 +118,10 @@ def test_records_that_are_gone_fail_the_query_or_are_left_out(
 ) -> None:
     from kstore.types import TopicPartition
 
-    write(numbers(spark, 0, 100), broker, topic)
+    write(numbers(spark, 0, 100), broker, "kafka", topic=topic)
     admin.delete_records({TopicPartition(topic, 0): 30})
     from_zero = {"startingOffsets": json.dumps({topic: {"0": 0, "1": 0}})}
     with pytest.raises(Exception, match=topic):
-        read(spark, broker, subscribe=topic, **from_zero).count()
-    left = read(spark, broker, subscribe=topic, failOnDataLoss="false", **from_zero)
+        read(spark, broker, "kafka", subscribe=topic, **from_zero).count()
+    left = read(spark, broker, "kafka", subscribe=topic, failOnDataLoss="false", **from_zero)
     assert left.count() == 70

@@ -15,9 +15,10 @@ from pyspark.errors import PySparkException
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.testing.brokers import Broker
 from tests.pipeline.reading import write
+from tests.pipeline.topic_rows import read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
@@ -25,13 +26,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 WAIT_S = 240
 MakeTopic = Callable[..., str]
-
-
-def read(spark: SparkSession, broker: Broker, kind: str, **options: Any) -> DataFrame:
-    """A batch by this format."""
-    servers = broker.bootstrap_servers
-    reader = spark.read.format(kind).option("kafka.bootstrap.servers", servers)
-    return reader.options(**options).load()
 
 
 def test_the_same_rows_in_the_same_schema_as_sparks_own_connector(

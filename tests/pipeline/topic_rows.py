@@ -1,12 +1,32 @@
-"""The query that copies a topic."""
+"""Batches and the query that copies a topic, by any connector of Spark."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from kstore.testing.brokers import Broker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read(spark: SparkSession, broker: Broker, form: str, **options: Any) -> DataFrame:
+    """A batch by the connector ``form``."""
+    reader = spark.read.format(form).option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    return reader.options(**options).load()
+
+
+def write(df: DataFrame, broker: Broker, form: str, **options: Any) -> None:
+    """The rows, by the connector ``form``."""
+    writer = df.write.format(form).mode("append")
+    writer = writer.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    writer.options(**options).save()
+
+
+def expected(*ranges: range) -> list[bytes]:
+    """The values of records that have these numbers, as `values_of` has them."""
+    return sorted(b"%d" % n for each in ranges for n in each)
 
 
 def copy_what_is_there(

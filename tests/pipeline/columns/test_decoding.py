@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
@@ -12,7 +11,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, message_factory, struct_pb2, timestamp_pb2, wrappers_pb2
@@ -23,6 +21,7 @@ from hypothesis import strategies as st
 from kstore.pipeline.columns.decoding import Schema, ValueFormat
 from kstore.pipeline.columns.protobuf import descriptor_files
 from kstore.pipeline.columns.types import ColumnTypeError
+from tests.pipeline.columns.avro_values import avro, record
 
 Bad = list[tuple[int, str]]
 
@@ -40,17 +39,6 @@ def decoded(values: ValueFormat, *raw: bytes | None) -> tuple[list[Any], Bad]:
 
 
 # ---- Avro ----
-
-
-def avro(schema: Any, datum: Any, number: int | None = None) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
-    return (b"" if number is None else struct.pack(">bI", 0, number)) + out.getvalue()
-
-
-def record(name: str, **fields: Any) -> dict[str, Any]:
-    rows = [{"name": field, "type": kind} for field, kind in fields.items()]
-    return {"type": "record", "name": name, "fields": rows}
 
 
 def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:

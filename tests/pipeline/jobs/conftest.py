@@ -1,15 +1,23 @@
-"""What the tests of jobs share: a second cluster, and looks at what lies in topics."""
+"""What the tests of jobs share: a second cluster, records, and looks at what lies in topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kstore.clients import Consumer
+from kstore.clients import Consumer, Producer
+from kstore.pipeline.jobs.archive import ArchiveOptions, archive
+from kstore.pipeline.jobs.layout import Slice
+from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Records = dict[int, list[tuple[Any, ...]]]
 
@@ -21,13 +29,47 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture
-def look() -> Callable[[Broker, str], Records]:
-    """A topic's committed records by partition: offset, timestamp, key, value, headers."""
-    return records_of
+def silent(_: object) -> None:
+    """Nobody reads the progress."""
+
+
+def settings(broker: Broker) -> dict[str, Any]:
+    """A client's."""
+    return {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 20_000}
+
+
+def write_all_kinds(broker: Broker, topic: str, numbers: range, **options: Any) -> None:
+    """Null keys and values, headers, old timestamps; in three partitions."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
+        for n in numbers:
+            producer.send(
+                topic,
+                None if n % 7 == 3 else b"v%d" % n * (n % 5),
+                None if n % 5 == 4 else b"k%d" % (n % 9),
+                headers=[("h", None), ("h", b"%d" % n)] if n % 3 == 0 else [],
+                timestamp=1_600_000_000_000 + n * 3_600_000,
+                partition=n % 3,
+            )
+
+
+def archived(
+    spark: SparkSession | None, broker: Broker, folder: Path, topics: str, **more: Any
+) -> list[Slice]:
+    """One run; without Spark in this process."""
+    options = ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
+    return archive(spark, options, silent)
+
+
+def restored(
+    spark: SparkSession | None, folder: Path, broker: Broker, **more: Any
+) -> list[Restored]:
+    """One run; without Spark in this process."""
+    more.setdefault("topics", re.compile(".*"))
+    return restore(spark, RestoreOptions(str(folder), settings(broker), **more), silent)
 
 
 def records_of(broker: Broker, topic: str) -> Records:
+    """A topic's committed records by partition: offset, timestamp, key, value, headers."""
     found: Records = {}
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,

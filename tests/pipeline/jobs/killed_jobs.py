@@ -60,3 +60,15 @@ class Jobs:
     def said(self) -> str:
         """The end of what the jobs have said."""
         return self._log.read_text()[-4000:]
+
+
+def late(reached: Callable[[], bool], late_s: float) -> Callable[[], bool]:
+    """Whether it has been reached, and then some time more has gone by."""
+    began: list[float] = []
+
+    def is_later() -> bool:
+        if not began and reached():
+            began.append(time.monotonic())
+        return bool(began) and time.monotonic() > began[0] + late_s
+
+    return is_later

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,52 +14,21 @@ from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.archive import ArchiveOptions, archive, check_alone
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
-from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
 from kstore.testing.brokers import Broker
+from tests.beside.topic_records import transaction
+from tests.pipeline.conftest import KEEP
+from tests.pipeline.jobs.conftest import (
+    archived,
+    records_of,
+    restored,
+    settings,
+    write_all_kinds,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
-
-KEEP = {"retention.ms": "-1"}
-"""The records' times are of 2020."""
-Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
-
-
-def silent(text: str) -> None:
-    """Nobody reads the progress."""
-
-
-def settings(broker: Broker) -> dict[str, Any]:
-    """A client's."""
-    return {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 10_000}
-
-
-def archived(spark: SparkSession, broker: Broker, folder: Path, topics: str) -> list[Slice]:
-    """One run."""
-    options = ArchiveOptions(settings(broker), str(folder), re.compile(topics), tasks=3)
-    return archive(spark, options, silent)
-
-
-def restored(spark: SparkSession, folder: Path, broker: Broker, **options: Any) -> list[Restored]:
-    """One run."""
-    options.setdefault("topics", re.compile(".*"))
-    return restore(spark, RestoreOptions(str(folder), settings(broker), **options), silent)
-
-
-def write(broker: Broker, topic: str, first: int, count: int) -> None:
-    """Records of all kinds: null keys and values, headers, old and absent timestamps."""
-    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=5) as producer:
-        for n in range(first, first + count):
-            producer.send(
-                topic,
-                None if n % 7 == 3 else b"v%d" % n * (n % 5),
-                None if n % 5 == 4 else b"k%d" % (n % 9),
-                headers=[("h", None), ("h", b"%d" % n)] if n % 3 == 0 else [],
-                timestamp=1_600_000_000_000 + n * 3_600_000,
-                partition=n % 3,
-            )
 
 
 def transactions(broker: Broker, topic: str) -> None:
@@ -68,11 +36,9 @@ def transactions(broker: Broker, topic: str) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer:
         producer.init_transactions()
         for number, commit in enumerate((False, True, False)):
-            producer.begin_transaction()
-            for partition in range(3):
-                producer.send(topic, b"t%d" % number, b"t", partition=partition)
-            producer.flush()  # what is aborted before it has left never gets there
-            (producer.commit_transaction if commit else producer.abort_transaction)()
+            with transaction(producer, commits=commit):
+                for partition in range(3):
+                    producer.send(topic, b"t%d" % number, b"t", partition=partition)
 
 
 def test_a_topic_comes_back_from_its_archive_as_it_was(
@@ -80,16 +46,15 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
     broker: Broker,
     target: Broker,
     admin: AdminClient,
-    look: Look,
     tmp_path: Path,
 ) -> None:
     admin.create_topics([NewTopic("arch", 3, configs=KEEP)])
-    write(broker, "arch", 0, 300)
+    write_all_kinds(broker, "arch", range(300))
     transactions(broker, "arch")
-    first = archived(spark, broker, tmp_path, "arch")
-    write(broker, "arch", 300, 60)
-    second = archived(spark, broker, tmp_path, "arch")
-    assert archived(spark, broker, tmp_path, "arch") == []
+    first = archived(spark, broker, tmp_path, "arch", tasks=3)
+    write_all_kinds(broker, "arch", range(300, 360))
+    second = archived(spark, broker, tmp_path, "arch", tasks=3)
+    assert archived(spark, broker, tmp_path, "arch", tasks=3) == []
 
     assert [(s.start, s.end, s.records, s.missing) for s in first] == [(0, 106, 101, 5)] * 3
     assert [(s.start, s.end, s.records, s.missing) for s in second] == [(106, 126, 20, 0)] * 3
@@ -104,7 +69,7 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
     assert len(days) > 10
 
     results = restored(spark, tmp_path, target)
-    assert look(target, "arch") == look(broker, "arch")
+    assert records_of(target, "arch") == records_of(broker, "arch")
     assert [(r.partition, r.written, r.already_there) for r in results] == [
         (0, 121, 0), (1, 121, 0), (2, 121, 0),
     ]  # fmt: skip
@@ -113,7 +78,7 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
 
     again = restored(spark, tmp_path, target)
     assert [(r.written, r.start_offset, r.end_offset) for r in again] == [(0, 126, 126)] * 3
-    assert look(target, "arch") == look(broker, "arch")
+    assert records_of(target, "arch") == records_of(broker, "arch")
 
 
 def test_a_restore_goes_on_where_another_one_ended(
@@ -121,27 +86,26 @@ def test_a_restore_goes_on_where_another_one_ended(
     broker: Broker,
     target: Broker,
     admin: AdminClient,
-    look: Look,
     tmp_path: Path,
 ) -> None:
     admin.create_topics([NewTopic("half", 3, configs=KEEP)])
-    write(broker, "half", 0, 90)
-    archived(spark, broker, tmp_path, "half")
-    write(broker, "half", 90, 60)
+    write_all_kinds(broker, "half", range(90))
+    archived(spark, broker, tmp_path, "half", tasks=3)
+    write_all_kinds(broker, "half", range(90, 150))
     options = {"renamed": {"half": "whole"}, "compression": 4}
     restored(spark, tmp_path, target, **options)
-    archived(spark, broker, tmp_path, "half")
+    archived(spark, broker, tmp_path, "half", tasks=3)
     results = restored(spark, tmp_path, target, **options)
     assert [(r.topic, r.written, r.already_there) for r in results] == [("whole", 20, 30)] * 3
-    assert look(target, "whole") == look(broker, "half")
+    assert records_of(target, "whole") == records_of(broker, "half")
 
 
 def test_a_restore_refuses_a_topic_that_holds_something_else(
     spark: SparkSession, broker: Broker, target: Broker, admin: AdminClient, tmp_path: Path
 ) -> None:
     admin.create_topics([NewTopic("mine", 3, configs=KEEP)])
-    write(broker, "mine", 0, 30)
-    archived(spark, broker, tmp_path, "mine")
+    write_all_kinds(broker, "mine", range(30))
+    archived(spark, broker, tmp_path, "mine", tasks=3)
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as there:
         there.create_topics([NewTopic("mine", 3), NewTopic("narrow", 2)])
     with Producer(bootstrap_servers=target.bootstrap_servers) as producer:
@@ -184,12 +148,12 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     with pytest.raises(JobError, match="not an archive"):
         read_slices(spark, str(tmp_path / "nowhere"))
     with pytest.raises(JobError, match="no topic of the cluster matches 'gone'"):
-        archived(spark, broker, tmp_path, "gone")
+        archived(spark, broker, tmp_path, "gone", tasks=3)
     admin.create_topics([NewTopic("gone", 1)])
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for n in range(20):
             producer.send("gone", b"%d" % n)
-    (first,) = archived(spark, broker, tmp_path, "gone")
+    (first,) = archived(spark, broker, tmp_path, "gone", tasks=3)
     # What a killed run has left is not seen.
     shutil.copytree(tmp_path / f"data/run={first.run}", tmp_path / "data/run=unfinished")
     assert entries(spark, str(tmp_path), [first.run], "record").count() == 20
@@ -198,7 +162,7 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
             producer.send("gone", b"%d" % n)
     admin.delete_records({("gone", 0): 30})
     with pytest.raises(JobError, match="the cluster has deleted offsets 20 to 29, which are not"):
-        archived(spark, broker, tmp_path, "gone")
+        archived(spark, broker, tmp_path, "gone", tasks=3)
     options = ArchiveOptions(settings(broker), str(tmp_path), re.compile("gone"), on_loss="skip")
     said: list[str] = []
     (skipped,) = archive(spark, options, said.append)
@@ -208,7 +172,7 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     admin.delete_topics(["gone"])
     admin.create_topics([NewTopic("gone", 1)])
     with pytest.raises(JobError, match=r"gone: it was deleted and created again .* another folder"):
-        archived(spark, broker, tmp_path, "gone")
+        archived(spark, broker, tmp_path, "gone", tasks=3)
 
 
 def test_of_two_runs_at_once_only_one_counts() -> None:

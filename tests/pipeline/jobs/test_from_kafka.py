@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,21 +22,13 @@ from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
+from tests.pipeline.jobs.conftest import settings, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = LIVE_KAFKA
 TOPICS = re.compile("from-kafka-.*")
-
-
-def silent(_: object) -> None:
-    """Nobody reads the progress."""
-
-
-def settings(servers: str) -> dict[str, Any]:
-    """A client's."""
-    return {"bootstrap.servers": servers, "default.api.timeout.ms": 30_000}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +83,8 @@ def _patiently(action: Callable[[], object]) -> None:
 def test_a_kafka_s_topics_are_copied_archived_and_verified(
     spark: SparkSession, kafka: KafkaBroker, target: Broker, tmp_path: Path
 ) -> None:
-    source, there = settings(kafka.bootstrap), settings(target.bootstrap_servers)
+    there = settings(target)
+    source = there | {"bootstrap.servers": kafka.bootstrap}
     copying = ReplicationOptions(TOPICS, groups=re.compile("readers"))
     done = replicate(spark, ReplicateOptions(source, there, copying), silent, silent)
     assert (done.records, done.problems, done.group_offsets) == (340, [], 1)

@@ -15,6 +15,9 @@ import pytest
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
+from tests.beside.topic_records import transaction
+from tests.pipeline.conftest import KEEP
+from tests.pipeline.jobs.conftest import records_of
 from tests.pipeline.jobs.killed_jobs import Jobs
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.mark.timeout(400)]
@@ -22,8 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.m
 TOPIC, PARTITIONS = "orders", 8
 TRANSACTIONS, RECORDS = 150, 160
 """How many there are, and of how many records each."""
-DAY_MS = 86_400_000
-Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
+DAY_MS, START_MS = 86_400_000, 1_600_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -33,31 +35,20 @@ def source(broker: Broker) -> Broker:
     """
     where = broker.bootstrap_servers
     with AdminClient(bootstrap_servers=where) as admin:
-        # The records' times are of 2020.
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"retention.ms": "-1"})])
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs=KEEP)])
         with Producer(bootstrap_servers=where, transactional_id="orders") as producer:
             producer.init_transactions()
             for number in range(TRANSACTIONS):
-                producer.begin_transaction()
-                for n in range(number * RECORDS, (number + 1) * RECORDS):
-                    producer.send(
-                        TOPIC, b"v%d " % n * (n % 20), b"k%d" % (n % 999),
-                        partition=n % PARTITIONS, headers=[("n", b"%d" % n)] if n % 5 == 0 else [],
-                        timestamp=1_600_000_000_000 + n * 3 * DAY_MS // (TRANSACTIONS * RECORDS),
-                    )  # fmt: skip
-                producer.flush()  # what is aborted before it has left never gets there
-                if number % 10 == 3:
-                    producer.abort_transaction()
-                else:
-                    producer.commit_transaction()
+                with transaction(producer, commits=number % 10 != 3):
+                    for n in range(number * RECORDS, (number + 1) * RECORDS):
+                        producer.send(
+                            TOPIC, b"v%d " % n * (n % 20), b"k%d" % (n % 999),
+                            partition=n % PARTITIONS,
+                            headers=[("n", b"%d" % n)] if n % 5 == 0 else [],
+                            timestamp=START_MS + n * 3 * DAY_MS // (TRANSACTIONS * RECORDS),
+                        )  # fmt: skip
         admin.alter_group_offsets("order-readers", {TopicPartition(TOPIC, 0): 1000})
     return broker
-
-
-@pytest.fixture
-def jobs(tmp_path: Path) -> Jobs:
-    """The commands, with a folder of their own."""
-    return Jobs(tmp_path)
 
 
 @pytest.fixture
@@ -81,7 +72,7 @@ def files(folder: Path) -> list[str]:
 
 
 def archived(folder: Path) -> dict[int, list[tuple[Any, ...]]]:
-    """The records that count in an archive, as `look` has them."""
+    """The records that count in an archive, as `records_of` has them."""
     import pyarrow.dataset as ds
 
     slices = ds.dataset(folder / "slices", partitioning="hive").to_table().to_pylist()
@@ -101,8 +92,9 @@ def archived(folder: Path) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def test_an_archive_and_its_restore_are_killed(
-    source: Broker, target: Broker, look: Look, ends: Callable[[str], int], jobs: Jobs
+    source: Broker, target: Broker, ends: Callable[[str], int], tmp_path: Path
 ) -> None:
+    jobs = Jobs(tmp_path)
     folder = jobs.folder / "archive"
     archive = "archive", TOPIC, "--archive", str(folder), "-b", source.bootstrap_servers
     # One time in four in the midst of what makes the run count.
@@ -113,7 +105,7 @@ def test_an_archive_and_its_restore_are_killed(
         (folder / "slices").exists if committing else lambda: len(files(folder)) >= count, *archive
     )
     jobs.finish(*archive)
-    expected = look(source, TOPIC)
+    expected = records_of(source, TOPIC)
     assert sum(len(rows) for rows in expected.values()) == TRANSACTIONS * RECORDS * 9 // 10
     assert archived(folder) == expected
 
@@ -125,12 +117,13 @@ def test_an_archive_and_its_restore_are_killed(
     jobs.kill_when(lambda: ends("restored") >= offset, *restore)
     print(f"restore: killed at {ends('restored')} offsets, wanted {offset}")
     jobs.finish(*restore)
-    assert look(target, "restored") == expected
+    assert records_of(target, "restored") == expected
 
 
 def test_a_replication_is_killed(
-    source: Broker, target: Broker, look: Look, ends: Callable[[str], int], jobs: Jobs
+    source: Broker, target: Broker, ends: Callable[[str], int], tmp_path: Path
 ) -> None:
+    jobs = Jobs(tmp_path)
     replicate = (
         "replicate", TOPIC, "--from", source.bootstrap_servers, "--to", target.bootstrap_servers,
     )  # fmt: skip
@@ -139,7 +132,7 @@ def test_a_replication_is_killed(
     jobs.kill_when(lambda: ends(TOPIC) >= offset, *replicate, "--rate-limit", "512KB")
     print(f"replicate: killed at {ends(TOPIC)} offsets, wanted {offset}")
     jobs.finish(*replicate)
-    assert look(target, TOPIC) == look(source, TOPIC)
+    assert records_of(target, TOPIC) == records_of(source, TOPIC)
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
         committed = admin.list_group_offsets("order-readers")
     assert committed[TopicPartition(TOPIC, 0)].offset == 1000

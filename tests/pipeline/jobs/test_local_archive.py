@@ -10,7 +10,6 @@ import re
 import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +30,20 @@ from kstore.pipeline.jobs.layout import Slice, entries, read_slices
 from kstore.pipeline.jobs.local_rows import entry_batches
 from kstore.pipeline.jobs.reports.local_stats import gather_here
 from kstore.pipeline.jobs.reports.stats import gather
-from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
 from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
-from tests.pipeline.jobs.killed_jobs import Jobs
-from tests.pipeline.jobs.test_archive import KEEP, Look, settings, silent, transactions, write
+from tests.pipeline.conftest import KEEP
+from tests.pipeline.jobs.conftest import (
+    archived,
+    records_of,
+    restored,
+    settings,
+    silent,
+    write_all_kinds,
+)
+from tests.pipeline.jobs.killed_jobs import Jobs, late
+from tests.pipeline.jobs.test_archive import transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,34 +51,32 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 KINDS = ("record", "hole", "block")
+MOMENTS = {
+    "data": "data/_unfinished-*", "files": "data/_unfinished-*/*/*/*/*.parquet",
+    "done": "data/run=*", "slices": "slices/*",
+}  # fmt: skip
+"""Of a run: what there is one more of then."""
 
 
 @pytest.fixture
-def topic(admin: AdminClient) -> str:
+def topic(make_topic: Callable[..., str]) -> str:
     """A new one of three partitions."""
-    name = f"local-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(name, 3, configs=KEEP)])
-    return name
+    return make_topic(3, **KEEP)
 
 
 def options(broker: Broker, folder: Path, topics: str, **more: Any) -> ArchiveOptions:
     return ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
 
 
-def restored(folder: Path, broker: Broker, **more: Any) -> list[Restored]:
-    more.setdefault("topics", re.compile(".*"))
-    return restore(None, RestoreOptions(str(folder), settings(broker), **more), silent)
-
-
 def test_a_topic_comes_back_from_its_archive_as_it_was(
-    broker: Broker, target: Broker, topic: str, look: Look, tmp_path: Path
+    broker: Broker, target: Broker, topic: str, tmp_path: Path
 ) -> None:
-    write(broker, topic, 0, 300)
+    write_all_kinds(broker, topic, range(300))
     transactions(broker, topic)
-    first = archive(None, options(broker, tmp_path, topic), silent)
-    write(broker, topic, 300, 60)
-    second = archive(None, options(broker, tmp_path, topic), silent)
-    assert archive(None, options(broker, tmp_path, topic), silent) == []
+    first = archived(None, broker, tmp_path, topic)
+    write_all_kinds(broker, topic, range(300, 360))
+    second = archived(None, broker, tmp_path, topic)
+    assert archived(None, broker, tmp_path, topic) == []
 
     assert [(s.start, s.end, s.records, s.missing) for s in first] == [(0, 106, 101, 5)] * 3
     assert [(s.start, s.end, s.records, s.missing) for s in second] == [(106, 126, 20, 0)] * 3
@@ -100,12 +105,12 @@ def test_a_topic_comes_back_from_its_archive_as_it_was(
     order = [("partition", "ascending"), ("offset", "ascending")]
     assert scanned.sort_by(order) == by_brokers.combine_chunks()
 
-    results = restored(tmp_path, target)
-    assert look(target, topic) == look(broker, topic)
+    results = restored(None, tmp_path, target)
+    assert records_of(target, topic) == records_of(broker, topic)
     assert [(r.partition, r.written, r.already_there) for r in results] == [
         (0, 121, 0), (1, 121, 0), (2, 121, 0),
     ]  # fmt: skip
-    again = restored(tmp_path, target)
+    again = restored(None, tmp_path, target)
     assert [(r.written, r.start_offset, r.end_offset) for r in again] == [(0, 126, 126)] * 3
 
 
@@ -113,14 +118,14 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     broker: Broker, admin: AdminClient, topic: str, tmp_path: Path
 ) -> None:
     with pytest.raises(JobError, match=f"no topic of the cluster matches '{topic}-gone'"):
-        archive(None, options(broker, tmp_path, f"{topic}-gone"), silent)
+        archived(None, broker, tmp_path, f"{topic}-gone")
     assert os.listdir(tmp_path) == []
-    write(broker, topic, 0, 60)
-    archive(None, options(broker, tmp_path, topic), silent)
-    write(broker, topic, 60, 60)
+    write_all_kinds(broker, topic, range(60))
+    archived(None, broker, tmp_path, topic)
+    write_all_kinds(broker, topic, range(60, 120))
     admin.delete_records({(topic, 0): 30})
     with pytest.raises(JobError, match="the cluster has deleted offsets 20 to 29, which are not"):
-        archive(None, options(broker, tmp_path, topic), silent)
+        archived(None, broker, tmp_path, topic)
     said: list[str] = []
     skipped = archive(None, options(broker, tmp_path, topic, on_loss="skip"), said.append)
     assert [(each.start, each.end) for each in skipped] == [(30, 40), (20, 40), (20, 40)]
@@ -129,13 +134,13 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     admin.delete_topics([topic])
     admin.create_topics([NewTopic(topic, 1)])
     with pytest.raises(JobError, match=r"it was deleted and created again .* another folder"):
-        archive(None, options(broker, tmp_path, topic), silent)
+        archived(None, broker, tmp_path, topic)
 
 
 def test_of_runs_at_once_only_one_counts(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(broker, topic, 0, 90)
+    write_all_kinds(broker, topic, range(90))
     ready = threading.Barrier(4)
     write_slices, check = archiving.write_slices, archiving.check_alone
 
@@ -153,7 +158,7 @@ def test_of_runs_at_once_only_one_counts(
 
     def work() -> None:
         try:
-            done.append(archive(None, options(broker, tmp_path, topic), silent))
+            done.append(archived(None, broker, tmp_path, topic))
         except JobError as error:
             done.append(str(error))
 
@@ -171,12 +176,12 @@ def test_of_runs_at_once_only_one_counts(
 def test_verify_finds_in_an_archive_what_is_damaged_or_lacking(
     broker: Broker, admin: AdminClient, topic: str, tmp_path: Path
 ) -> None:
-    write(broker, topic, 0, 300)
-    (one, *_) = archive(None, options(broker, tmp_path, topic), silent)
+    write_all_kinds(broker, topic, range(300))
+    (one, *_) = archived(None, broker, tmp_path, topic)
     names = re.compile(topic)
     cluster, side = ClusterSide(settings(broker)), ArchiveSide(str(tmp_path))
     assert verify(None, VerifyOptions(names, cluster, side), silent).is_good
-    write(broker, topic, 300, 3)
+    write_all_kinds(broker, topic, range(300, 303))
     behind = verify(None, VerifyOptions(names, ClusterSide(settings(broker)), side), silent)
     assert [(f.kind, f.partition, f.start, f.records) for f in behind.findings] == [
         ("behind", number, 100, 1) for number in range(3)
@@ -210,7 +215,7 @@ def test_commands_need_no_spark_for_a_small_archive(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)  # the tests with Spark set it
-    write(broker, topic, 0, 90)
+    write_all_kinds(broker, topic, range(90))
     folder, servers = str(tmp_path / "a"), broker.bootstrap_servers
     assert run(["pipeline", "archive", topic, "--archive", folder, "-b", servers]) == 0
     assert "90 records of 3 partitions archived in" in capfd.readouterr().out
@@ -264,7 +269,7 @@ def plain(slices: list[Slice]) -> list[Slice]:
 def test_both_engines_write_and_read_the_same(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, hourly: bool
 ) -> None:
-    write(broker, topic, 0, 60 if hourly else 700)  # an hour has a folder of its own
+    write_all_kinds(broker, topic, range(60 if hourly else 700))  # an hour has a folder of its own
     transactions(broker, topic)
     here, there = tmp_path / "here", tmp_path / "there"
     kept: dict[str, list[Slice]] = {"here": [], "there": []}
@@ -272,7 +277,7 @@ def test_both_engines_write_and_read_the_same(
         for engine, folder in ((None, here), (spark, there)):
             wanted = options(broker, folder, topic, hourly=hourly, tasks=3)
             kept[folder.name] += archive(engine, wanted, silent)
-        write(broker, topic, 700, 30)
+        write_all_kinds(broker, topic, range(700, 730))
     assert plain(kept["here"]) == plain(kept["there"])
     for one, other in zip(kept["here"][::3], kept["there"][::3], strict=True):
         assert layout(here, one.run) == layout(there, other.run)
@@ -301,7 +306,7 @@ def test_both_engines_write_and_read_the_same(
     # Runs of both in one archive.
     wanted = options(broker, here, topic, hourly=hourly)
     assert [s.records for s in archive(spark, wanted, silent)] == [10] * 3
-    write(broker, topic, 760, 30)
+    write_all_kinds(broker, topic, range(760, 790))
     assert [s.records for s in archive(None, wanted, silent)] == [10] * 3
     assert plan(spark, wanted, silent).offsets == plan(None, wanted, silent).offsets == 0
 
@@ -313,7 +318,7 @@ def test_both_engines_write_and_read_the_same(
 def full(broker: Broker, topic: str) -> str:
     """With more records, and transactions."""
     for number in range(4):
-        write(broker, topic, number * 900, 900)
+        write_all_kinds(broker, topic, range(number * 900, number * 900 + 900))
         transactions(broker, topic)
     return topic
 
@@ -331,19 +336,20 @@ def counted(folder: Path) -> dict[int, list[int]]:
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_a_run_that_is_killed_is_done_again(
-    broker: Broker, target: Broker, full: str, look: Look, tmp_path: Path
+    broker: Broker, target: Broker, full: str, tmp_path: Path
 ) -> None:
     jobs, folder = Jobs(tmp_path), tmp_path / "archive"
     command = (
         "archive", full, "--archive", str(folder), "-b", broker.bootstrap_servers,
         "--engine", "local",
     )  # fmt: skip
-    expected = look(broker, full)
+    expected = records_of(broker, full)
     offsets = {p: [row[0] for row in rows] for p, rows in expected.items()}
     for number in range(6):
-        wanted, late_s = random.choice(["data", "files", "done", "slices"]), random.random() * 0.3
-        reached = reaching(folder, wanted, late_s)
-        print(f"killed {late_s:.3f} s after {wanted}")
+        (what, pattern), late_s = random.choice(list(MOMENTS.items())), random.random() * 0.3
+        there = len(list(folder.glob(pattern)))
+        reached = late(lambda p=pattern, n=there: len(list(folder.glob(p))) > n, late_s)
+        print(f"killed {late_s:.3f} s after {what}")
         job = jobs.start(*command)
         try:
             deadline = time.monotonic() + 120
@@ -353,7 +359,7 @@ def test_a_run_that_is_killed_is_done_again(
         finally:
             job.end()
         if number % 3 == 2:
-            write(broker, full, 3600 + number, 3)
+            write_all_kinds(broker, full, range(3600 + number, 3603 + number))
         # What counts is whole at any time.
         if (folder / "slices").exists():
             found = counted(folder)
@@ -362,7 +368,7 @@ def test_a_run_that_is_killed_is_done_again(
             for each in read_slices(None, str(folder)):
                 assert each.records + each.missing == each.end - each.start
     jobs.finish(*command)
-    expected = look(broker, full)
+    expected = records_of(broker, full)
     assert counted(folder) == {p: [row[0] for row in rows] for p, rows in expected.items()}
 
     name = f"back-{full}"
@@ -375,24 +381,7 @@ def test_a_run_that_is_killed_is_done_again(
         time.sleep(0.8 + random.random())
         job.end()
     jobs.finish(*back)
-    assert look(target, name) == expected
-
-
-def reaching(folder: Path, what: str, late_s: float) -> Callable[[], bool]:
-    """Whether a run has come so far, and some time more has gone by."""
-    patterns = {
-        "data": "data/_unfinished-*", "files": "data/_unfinished-*/*/*/*/*.parquet",
-        "done": "data/run=*", "slices": "slices/*",
-    }  # fmt: skip
-    there = len(list(folder.glob(patterns[what])))
-    began: list[float] = []
-
-    def reached() -> bool:
-        if not began and len(list(folder.glob(patterns[what]))) > there:
-            began.append(time.monotonic())
-        return bool(began) and time.monotonic() > began[0] + late_s
-
-    return reached
+    assert records_of(target, name) == expected
 
 
 @pytest.fixture
@@ -411,7 +400,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.thorough
 def test_a_full_disk_ends_a_run_and_the_next_one_continues(
-    broker: Broker, full: str, look: Look, small_disk: Path, capfd: pytest.CaptureFixture[str]
+    broker: Broker, full: str, small_disk: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_disk / "archive"
     command = [
@@ -425,5 +414,5 @@ def test_a_full_disk_ends_a_run_and_the_next_one_continues(
     assert [each for each in folder.rglob("*") if each.is_file()] == []
     subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
     assert run(command) == 0
-    expected = look(broker, full)
+    expected = records_of(broker, full)
     assert counted(folder) == {p: [row[0] for row in rows] for p, rows in expected.items()}

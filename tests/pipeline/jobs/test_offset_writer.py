@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,7 @@ from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.jobs.offset_writer import OffsetWriter, Row, pieces, require_given_offsets
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
-
-Look = Callable[[Broker, str], dict[int, list[tuple[Any, ...]]]]
+from tests.pipeline.jobs.conftest import records_of
 
 
 def rows(*offsets: int, text: bytes = b"v") -> Iterator[Row]:
@@ -56,7 +54,7 @@ def test_pieces_end_at_holes_and_leave_repeated_offsets_out() -> None:
     assert [(piece.base_offset, piece.end_offset) for piece in found] == [(3, 5), (7, 10)]
 
 
-def test_two_writers_of_the_same_records_write_each_once(broker: Broker, look: Look) -> None:
+def test_two_writers_of_the_same_records_write_each_once(broker: Broker) -> None:
     tp = create(broker, "twice")
     parts = [next(pieces(rows(*span), 0)) for span in ((0, 1, 2), (5, 6), (9,))]
 
@@ -80,7 +78,7 @@ def test_two_writers_of_the_same_records_write_each_once(broker: Broker, look: L
 
     on(broker, work)
     expected = [(n, 1_000 + n, b"k", b"v%d" % n, [("h", None)]) for n in (0, 1, 2, 5, 6, 9)]
-    assert look(broker, "twice") == {0: expected}
+    assert records_of(broker, "twice") == {0: expected}
 
 
 def test_what_somebody_else_has_written_there_is_an_error(broker: Broker) -> None:
@@ -97,7 +95,7 @@ def test_what_somebody_else_has_written_there_is_an_error(broker: Broker) -> Non
     on(broker, work)
 
 
-def test_a_piece_that_is_too_large_is_halved(broker: Broker, look: Look) -> None:
+def test_a_piece_that_is_too_large_is_halved(broker: Broker) -> None:
     tp = create(broker, "small", max_message_bytes="1500")
     big = Piece(0, 9, next(pieces(rows(*range(9), text=b"x" * 500), 0)).data)
 
@@ -111,4 +109,4 @@ def test_a_piece_that_is_too_large_is_halved(broker: Broker, look: Look) -> None
             await writer.write(alone)
 
     on(broker, work)
-    assert [row[0] for row in look(broker, "small")[0]] == list(range(9))
+    assert [row[0] for row in records_of(broker, "small")[0]] == list(range(9))

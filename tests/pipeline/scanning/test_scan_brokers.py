@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kstore
-from kstore.clients import AdminClient, Producer
-from kstore.clients.admin import NewTopic
+from kstore.clients import Producer
 from kstore.pipeline import fetching
 from kstore.pipeline.errors import PipelineError
 from kstore.testing.brokers import Broker
+from tests.pipeline.conftest import KEEP
 
 BEGAN_MS = 1_700_000_000_000
-_numbers = itertools.count()
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture
-def make_topic(admin: AdminClient) -> MakeTopic:
-    """Makes topics whose names do not repeat."""
-
-    def make(partitions: int) -> str:
-        topic = f"scanned-{next(_numbers)}"
-        admin.create_topics([NewTopic(topic, partitions, -1, {"retention.ms": "-1"})])
-        return topic
-
-    return make
-
-
-def log_dir_of(broker: Broker) -> Path:
-    """Where its segments are."""
-    return broker.folder / "data"
 
 
 def test_aborted_transactions_are_left_out_where_that_is_asked_for(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(2)
+    topic = make_topic(2, **KEEP)
     with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
         producer.init_transactions()
         for number, ends in enumerate(("abort_transaction", "commit_transaction")):
@@ -66,12 +46,14 @@ def test_aborted_transactions_are_left_out_where_that_is_asked_for(
     assert both.to_polars()["value"].to_list() == [b"0", b"1"]
     with pytest.raises(ValueError, match="level is 'none'"):
         kstore.scan(**given, config={"isolation.level": "none"})
-    log_dir = kstore.scan(log_dir_of(broker), topic, columns=["value"], isolation="read_committed")
+    log_dir = kstore.scan(
+        broker.folder / "data", topic, columns=["value"], isolation="read_committed"
+    )
     assert log_dir.to_polars()["value"].to_list() == [b"1"]
 
 
 def test_brokers_give_what_their_log_dir_holds(broker: Broker, make_topic: MakeTopic) -> None:
-    topic = make_topic(3)
+    topic = make_topic(3, **KEEP)
     with Producer(broker.bootstrap_servers) as producer:
         for number in range(300):
             producer.send(
@@ -87,7 +69,7 @@ def test_brokers_give_what_their_log_dir_holds(broker: Broker, make_topic: MakeT
         (0, {"start_time": BEGAN_MS * 2}),
     ):
         found = kstore.scan(topic=topic, bootstrap_servers=[servers], **options).to_arrow()
-        assert found == kstore.scan(log_dir_of(broker), topic, **options).to_arrow()
+        assert found == kstore.scan(broker.folder / "data", topic, **options).to_arrow()
         assert found.num_rows == rows
 
 
@@ -97,7 +79,7 @@ def test_brokers_that_lack_the_topic_say_so(broker: Broker) -> None:
 
 
 def test_connections_end_with_the_reading(broker: Broker, make_topic: MakeTopic) -> None:
-    topic = make_topic(1)
+    topic = make_topic(1, **KEEP)
     with Producer(broker.bootstrap_servers) as producer:
         producer.send(topic, bytes(100))
     before = threading.active_count()
@@ -111,7 +93,7 @@ def test_connections_end_with_the_reading(broker: Broker, make_topic: MakeTopic)
 def test_few_rows_are_fetched_with_few_bytes(
     broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = make_topic(1)
+    topic = make_topic(1, **KEEP)
     with Producer(broker.bootstrap_servers) as producer:
         for number in range(40):
             producer.send(topic, b"%d" % number + bytes(50_000))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.serializers import CloudPickleSerializer
 
 import kstore
 from kstore.log import open_log_dir
@@ -18,6 +17,7 @@ from kstore.pipeline.schema import source_schema
 from kstore.pipeline.segments.files import SegmentRange
 from kstore.pipeline.segments.reader import SegmentReader
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
+from tests.pipeline.reading import rows_of
 
 SCHEMA = source_schema(include_headers=False)
 ROWS = 400
@@ -46,17 +46,8 @@ def _reader(path: Path, **options: str) -> SegmentReader:
     return SegmentReader(SCHEMA, {"path": str(path)} | options)
 
 
-def _rows(reader: SegmentReader) -> list[dict[str, Any]]:
-    """What executors read, to which Spark sends a reader and its tasks."""
-    tasks = reader.partitions()
-    pickled = CloudPickleSerializer()
-    read = pickled.loads(pickled.dumps(reader.read))
-    batches = [b for task in tasks for b in read(pickled.loads(pickled.dumps(task)))]
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
 def _offsets(reader: SegmentReader, partition: int = 0) -> list[int]:
-    return [row["offset"] for row in _rows(reader) if row["partition"] == partition]
+    return [row["offset"] for row in rows_of(reader) if row["partition"] == partition]
 
 
 def _segments(path: Path) -> list[Path]:
@@ -64,7 +55,7 @@ def _segments(path: Path) -> list[Path]:
 
 
 def test_all_topics_but_internal_ones(log_dir: Path) -> None:
-    rows = _rows(_reader(log_dir))
+    rows = rows_of(_reader(log_dir))
     assert {(r["topic"], r["partition"]) for r in rows} == {("t", 0), ("t", 1)}
     first = rows[0]
     assert (first["offset"], first["key"], first["value"]) == (0, b"k0", b"v000" * 50)
@@ -139,7 +130,7 @@ def test_aborted_transactions_are_left_out_for_read_committed(tmp_path: Path) ->
 def test_a_damaged_batch_is_named_with_file_byte_and_offset(log_dir: Path) -> None:
     offset, place = _damage(_segments(log_dir)[1])
     with pytest.raises(PipelineError) as caught:
-        _rows(_reader(log_dir))
+        rows_of(_reader(log_dir))
     text = str(caught.value)
     assert f"topic t, partition 0, offset {offset}: segment {_segments(log_dir)[1]}" in text
     assert f"at byte {place}" in text
@@ -167,7 +158,7 @@ def test_a_moved_base_offset_is_named_or_left_out(
     data[place + at] ^= 1 << bit
     segment.write_bytes(data)
     with pytest.raises(PipelineError, match=f"hide offsets {offset} to {offset + 4}: base offset"):
-        _rows(_reader(log_dir))
+        rows_of(_reader(log_dir))
     found = _offsets(_reader(log_dir, failOnDataLoss="false"))
     assert sorted(set(range(ROWS)) - set(found)) == list(range(offset, offset + 5))
     assert len(found) == ROWS - 5

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.clients import AdminClient, NewTopic
 from kstore.pipeline.jobs.archive import ArchiveOptions, archive
 from kstore.testing.brokers import Broker
+from tests.pipeline.conftest import KEEP
+from tests.pipeline.jobs.conftest import write_all_kinds
+from tests.pipeline.topic_rows import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,43 +30,22 @@ COUNT = 600
 def topic(broker: Broker) -> str:
     """Records of all kinds, in batches of all sizes, some compressed."""
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(TOPIC, num_partitions=3, configs={"retention.ms": "-1"})])
+        admin.create_topics([NewTopic(TOPIC, num_partitions=3, configs=KEEP)])
     for codec in ("none", "lz4", "zstd"):
-        with Producer(
-            bootstrap_servers=broker.bootstrap_servers, compression_type=codec
-        ) as producer:
-            for n in range(COUNT // 3):
-                producer.send(
-                    TOPIC,
-                    None if n % 7 == 3 else b"v%d" % n * (n % 5),
-                    key=None if n % 5 == 4 else b"k%d" % (n % 9),
-                    headers=[("h", None), ("h", b"%d" % n)] if n % 3 == 0 else [],
-                    timestamp=1_600_000_000_000 + n * 3_600_000,
-                    partition=n % 3,
-                )
+        write_all_kinds(broker, TOPIC, range(COUNT // 3), compression_type=codec)
     return TOPIC
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, broker: Broker, topic: str) -> list[tuple[Any, ...]]:
-    """What Spark's own connector reads; the test is skipped where there is no connector."""
-    if not spark.conf.get("spark.jars"):
-        pytest.skip("Maven is not there to fetch Spark's Kafka connector")
-    frame = (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        .options(subscribe=topic, includeHeaders="true")
-        .load()
-    )
-    return _rows(frame)
+def expected(
+    spark: SparkSession, connector: None, broker: Broker, topic: str
+) -> list[tuple[Any, ...]]:
+    """What Spark's own connector reads."""
+    return _rows(read(spark, broker, "kafka", subscribe=topic, includeHeaders="true"))
 
 
 def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=lambda row: (row[3], row[4]))
-
-
-def _log_dir(broker: Broker) -> Path:
-    return broker.folder / "data"
 
 
 def _files(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
@@ -75,14 +57,16 @@ def test_segments_give_what_the_broker_gives(
     spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
 ) -> None:
     assert len(expected) == COUNT
-    assert _rows(_files(spark, _log_dir(broker))) == expected
-    assert _rows(_files(spark, _log_dir(broker), minPartitions="7")) == expected
+    assert _rows(_files(spark, broker.folder / "data")) == expected
+    assert _rows(_files(spark, broker.folder / "data", minPartitions="7")) == expected
 
 
 def test_filters_choose_ranges_of_segments(
     spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
 ) -> None:
-    frame = _files(spark, _log_dir(broker)).where("partition = 1 and offset between 20 and 90")
+    frame = _files(spark, broker.folder / "data").where(
+        "partition = 1 and offset between 20 and 90"
+    )
     assert _rows(frame) == [row for row in expected if row[3] == 1 and 20 <= row[4] <= 90]
 
 
@@ -90,7 +74,7 @@ def test_only_the_columns_that_the_schema_names_are_sent(
     spark: SparkSession, broker: Broker, expected: list[tuple[Any, ...]]
 ) -> None:
     reader = spark.read.format("kstore").schema("value BINARY, partition INT")
-    frame = reader.load(str(_log_dir(broker)), subscribe=TOPIC)
+    frame = reader.load(str(broker.folder / "data"), subscribe=TOPIC)
     assert sorted(map(repr, frame.collect())) == sorted(
         f"Row(value={row[1]!r}, partition={row[3]})" for row in expected
     )
@@ -117,7 +101,7 @@ def test_a_damaged_segment_is_named_in_the_driver(
     folder = tmp_path / f"{topic}-0"
     folder.mkdir()
     name = "0" * 20 + ".log"
-    data = bytearray((_log_dir(broker) / folder.name / name).read_bytes())
+    data = bytearray((broker.folder / "data" / folder.name / name).read_bytes())
     data[80] ^= 1
     (folder / name).write_bytes(data)
     with pytest.raises(Exception, match=rf"topic {topic}, partition 0, offset 0: segment .*{name}"):

@@ -5,8 +5,9 @@ Spark's Kafka connector, restarts from a checkpoint, and errors that name what t
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +15,7 @@ from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewTopic
 from kstore.testing.brokers import Broker
 from tests.beside.topic_records import records_of, values_of
-from tests.pipeline.topic_rows import copy_what_is_there
+from tests.pipeline.topic_rows import copy_what_is_there, expected, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,28 +24,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 @pytest.fixture
-def topic(admin: AdminClient) -> str:
+def topic(make_topic: Callable[..., str]) -> str:
     """A topic of three partitions."""
-    name = f"t-{uuid.uuid4().hex[:12]}"
-    admin.create_topics([NewTopic(name, 3)])
-    return name
+    return make_topic(3)
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).selectExpr("cast(id as string) as value")
-
-
-def expected(count: int) -> list[bytes]:
-    return sorted(b"%d" % n for n in range(count))
-
-
-def write(df: DataFrame, broker: Broker, topic: str | None = None, **options: Any) -> None:
-    writer = df.write.format("kstore").mode("append")
-    writer = writer.option("kafka.bootstrap.servers", broker.bootstrap_servers)
-    for name, value in ({"topic": topic} | options).items():
-        if value is not None:
-            writer = writer.option(name.replace("_", "."), value)
-    writer.save()
 
 
 def test_every_column_of_the_connector_is_written(
@@ -57,7 +43,7 @@ def test_every_column_of_the_connector_is_written(
         ('{topic}', 'b', cast('2' as binary), null, array())
         as t(topic, key, value, partition, headers)"""
     )
-    write(rows, broker)
+    write(rows, broker, "kstore")
     found = {record.key: record for record in records_of(broker.bootstrap_servers, topic)}
     first, second, third = found[b"a"], found[None], found[b"b"]
     assert (first.value, first.partition, list(first.headers)) == (b"1", 2, [("h", b"\x01")])
@@ -73,7 +59,8 @@ def test_the_option_topic_wins_over_the_column_and_keys_choose_as_in_java(
             "'nowhere' as topic", "cast(id as string) as key", "'v' as value"
         ),
         broker,
-        topic,
+        "kstore",
+        topic=topic,
     )
     from kstore.clients.core.producer.partitioner import partition_for_key
 
@@ -90,7 +77,7 @@ def test_nothing_of_a_failed_job_is_in_the_topic(
     )
     before = set(admin.list_topics(internal=True))
     with pytest.raises(Exception, match="a bad row"):
-        write(rows, broker, topic)
+        write(rows, broker, "kstore", topic=topic)
     assert records_of(broker.bootstrap_servers, topic) == []
     assert set(admin.list_topics(internal=True)) <= before | {topic}
 
@@ -101,17 +88,17 @@ def test_a_named_job_is_written_once_however_often_it_runs(
     name = uuid.uuid4().hex
     for version in (7, 7, 8, 7):
         once = {"kstore.writeId": name, "kstore.writeVersion": version}
-        write(numbers(spark, 10 * version), broker, topic, **once)
-    assert values_of(broker.bootstrap_servers, topic) == sorted(expected(70) + expected(80))
+        write(numbers(spark, 10 * version), broker, "kstore", topic=topic, **once)
+    assert values_of(broker.bootstrap_servers, topic) == expected(range(70), range(80))
 
 
 def test_settings_of_clients_are_passed_through(
     spark: SparkSession, broker: Broker, topic: str
 ) -> None:
     options = {"kafka.compression.type": "lz4", "kstore.delivery": "at-least-once"}
-    write(numbers(spark, 100), broker, topic, **options)
-    write(numbers(spark, 100), broker, topic, **{"kafka.compression.type": "zstd"})
-    assert values_of(broker.bootstrap_servers, topic) == sorted(2 * expected(100))
+    write(numbers(spark, 100), broker, "kstore", topic=topic, **options)
+    write(numbers(spark, 100), broker, "kstore", topic=topic, **{"kafka.compression.type": "zstd"})
+    assert values_of(broker.bootstrap_servers, topic) == expected(range(100), range(100))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +121,7 @@ def test_what_is_wrong_is_said_with_the_way_out(
     spark: SparkSession, broker: Broker, columns: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):
-        write(spark.sql(f"select {columns}"), broker, **options)
+        write(spark.sql(f"select {columns}"), broker, "kstore", **options)
 
 
 def test_a_stream_goes_on_from_its_checkpoint_and_repeats_nothing(
@@ -147,13 +134,13 @@ def test_a_stream_goes_on_from_its_checkpoint_and_repeats_nothing(
         checkpoint = tmp_path / "checkpoint"
         copy_what_is_there(spark, "kstore", broker.bootstrap_servers, source, topic, checkpoint)
 
-    write(numbers(spark, 100), broker, source)
+    write(numbers(spark, 100), broker, "kstore", topic=source)
     run()
-    assert values_of(broker.bootstrap_servers, topic) == expected(100)
+    assert values_of(broker.bootstrap_servers, topic) == expected(range(100))
     # As if the driver had died before it could tell its checkpoint that the batch was done.
     for said in (tmp_path / "checkpoint" / "commits").iterdir():
         if said.name.lstrip(".").split(".")[0] != "0":
             said.unlink()
-    write(numbers(spark, 50), broker, source)
+    write(numbers(spark, 50), broker, "kstore", topic=source)
     run()
-    assert values_of(broker.bootstrap_servers, topic) == sorted(expected(100) + expected(50))
+    assert values_of(broker.bootstrap_servers, topic) == expected(range(100), range(50))

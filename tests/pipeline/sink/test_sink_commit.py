@@ -30,6 +30,7 @@ from kstore.protocol.schema import Message
 from kstore.testing.brokers import Broker, Cluster, Server
 from kstore.types import TopicPartition
 from tests.beside.topic_records import records_of, values_of
+from tests.pipeline.topic_rows import expected
 
 
 class _KilledError(BaseException):
@@ -39,12 +40,11 @@ class _KilledError(BaseException):
 class Sink:
     """A sink of a topic of its own, and what Spark does with it."""
 
-    def __init__(self, broker: Server, admin: AdminClient) -> None:
+    def __init__(self, broker: Server, admin: AdminClient, topic: str) -> None:
         self.bootstrap = broker.bootstrap_servers
         self.admin = admin
-        self.topic = f"t-{uuid.uuid4().hex[:12]}"
+        self.topic = topic
         self.name = uuid.uuid4().hex[:12]
-        admin.create_topics([NewTopic(self.topic, num_partitions=2)])
         clients = {"bootstrap.servers": self.bootstrap, "batch.size": "150"}
         self.settings = SinkSettings(clients, self.topic, exactly_once=True)
 
@@ -75,12 +75,8 @@ def pieces_of_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sink(broker: Broker, admin: AdminClient) -> Sink:
-    return Sink(broker, admin)
-
-
-def expected(*rows: range) -> list[bytes]:
-    return sorted(b"%d" % row for each in rows for row in each)
+def sink(broker: Broker, admin: AdminClient, make_topic: Callable[..., str]) -> Sink:
+    return Sink(broker, admin, make_topic(2))
 
 
 def test_rows_of_all_tasks_are_written_once_all_have_succeeded(sink: Sink) -> None:
@@ -378,7 +374,8 @@ def test_leaders_that_die_while_a_plan_is_carried_out(
         Cluster(tmp_path / "cluster", 3) as cluster,
         AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
-        sink = Sink(cluster, admin)
+        admin.create_topics([NewTopic("target", num_partitions=2)])
+        sink = Sink(cluster, admin, "target")
         staged = [sink.task(0, range(start, start + 200)) for start in (0, 200)]
         writes = itertools.count()
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from kstore.pipeline.jobs.tables.iceberg import Catalog
-from kstore.pipeline.jobs.tables.keep import TableOptions
+from kstore.pipeline.jobs.tables.keep import Kept, TableOptions, keep_table
+from kstore.testing.brokers import Broker
+from tests.conformance.kafka_jars import iceberg_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +46,20 @@ class Lake:
         """Those of the job."""
         settings = {"bootstrap.servers": bootstrap}
         return TableOptions(settings, topic, self.name, NAMESPACE, topic, **more)
+
+    def keep(self, broker: Broker, topic: str, **more: Any) -> Kept:
+        """One run of the job."""
+        return keep_table(self.spark, self.options(broker.bootstrap_servers, topic, **more), print)
+
+    def command(self, broker: Broker, topic: str, max_offsets: int) -> list[str]:
+        """The words of `kstore pipeline` for the same, with so many offsets in a commit."""
+        jars = ",".join(map(str, iceberg_jars()))
+        settings = {"spark.jars": jars} | self.settings
+        return [
+            "table", topic, "--to", f"iceberg:{self.name}/{NAMESPACE}",
+            "-b", broker.bootstrap_servers, "--max-offsets", str(max_offsets),
+            *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
+        ]  # fmt: skip
 
     def java_table(self, topic: str) -> Any:
         """Iceberg's own object."""

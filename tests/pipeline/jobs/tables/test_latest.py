@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import random
 import time
-import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.clients import Producer
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.tables import keep as keeping
-from kstore.pipeline.jobs.tables.keep import Kept, keep_table
+from kstore.pipeline.jobs.tables.keep import keep_table
 from kstore.testing.brokers import Broker
+from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.conftest import records_of
 from tests.pipeline.jobs.tables.lake import Lake
-from tests.pipeline.jobs.tables.test_killed import metadata_of, read
+from tests.pipeline.jobs.tables.readers import metadata_of, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough]
 
+MakeTopic = Callable[..., str]
+COMPACT = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
 START_MS = 1_600_000_000_000
-
-
-def create(admin: AdminClient, topic: str, **configs: str) -> str:
-    given = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"} | configs
-    topic = f"{topic}-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(topic, 2, configs=given)])
-    return topic
 
 
 def produce(broker: Broker, topic: str, count: int, seed: int) -> None:
@@ -62,25 +58,21 @@ def found(lake: Lake, topic: str) -> dict[bytes, tuple[int, int, bytes]]:
     return {row["key"]: (row["partition"], row["offset"], row["value"]) for row in rows}
 
 
-def keep(lake: Lake, broker: Broker, topic: str, **options: Any) -> Kept:
-    return keep_table(lake.spark, lake.options(broker.bootstrap_servers, topic, **options), print)
-
-
 def test_the_table_is_what_compaction_leaves(
-    lake: Lake, broker: Broker, admin: AdminClient
+    lake: Lake, broker: Broker, make_topic: MakeTopic
 ) -> None:
-    topic = create(admin, "profiles")
+    topic = make_topic(2, **COMPACT)
     snapshots = []
     for seed in range(1, 5):
         produce(broker, topic, 40, seed)
-        snapshots.append(keep(lake, broker, topic).snapshot)
+        snapshots.append(lake.keep(broker, topic).snapshot)
         assert found(lake, topic) == model(broker, topic)
     assert lake.java_table(topic).currentSnapshot().operation() == "overwrite"
 
     table = lake.java_table(topic)
     table.manageSnapshots().rollbackTo(snapshots[1]).commit()
     produce(broker, topic, 10, 5)
-    keep(lake, broker, topic)
+    lake.keep(broker, topic)
     expected = model(broker, topic)
     assert found(lake, topic) == expected
     by_others = read(metadata_of(lake.file))
@@ -90,15 +82,13 @@ def test_the_table_is_what_compaction_leaves(
 
 
 def test_after_a_pause_in_which_tombstones_may_have_gone_all_is_read_again(
-    lake: Lake, broker: Broker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = create(admin, "paused")
-    expiring = create(
-        admin, "expiring", **{"cleanup.policy": "compact,delete", "retention.ms": "-1"}
-    )
+    paused = make_topic(2, **COMPACT)
+    expiring = make_topic(2, **COMPACT | KEEP | {"cleanup.policy": "compact,delete"})
     for topic in (paused, expiring):
         produce(broker, topic, 30, 1)
-        keep(lake, broker, topic, rows="latest")
+        lake.keep(broker, topic, rows="latest")
     later = time.time() + 86_500
     monkeypatch.setattr(keeping.time, "time", lambda: later)
     produce(broker, paused, 30, 2)
@@ -108,14 +98,13 @@ def test_after_a_pause_in_which_tombstones_may_have_gone_all_is_read_again(
     assert any("all of the topic is read again" in each for each in said)
     assert found(lake, paused) == model(broker, paused)
     with pytest.raises(JobError, match=r"keys that expired .*--resync"):
-        keep(lake, broker, expiring)
+        lake.keep(broker, expiring)
 
 
 def test_a_record_without_a_key_is_an_error_or_left_out(
-    lake: Lake, broker: Broker, admin: AdminClient
+    lake: Lake, broker: Broker, make_topic: MakeTopic
 ) -> None:
-    keyless = f"keyless-{uuid.uuid4().hex[:8]}"
-    admin.create_topics({keyless: 1})
+    keyless = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for key in (b"a", None, b"a", None):
             producer.send(keyless, b"v", key, partition=0)

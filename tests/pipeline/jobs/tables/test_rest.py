@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -16,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.clients import Producer
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.tables.iceberg import Catalog
 from kstore.pipeline.jobs.tables.keep import keep_table
 from kstore.testing.brokers import Broker
-from tests.conformance.kafka_jars import iceberg_jars
-from tests.pipeline.jobs.conftest import records_of
-from tests.pipeline.jobs.killed_jobs import Jobs
+from tests.pipeline.jobs.killed_jobs import Jobs, late
 from tests.pipeline.jobs.tables.lake import NAMESPACE, Lake
-from tests.pipeline.jobs.tables.readers import READERS, read
+from tests.pipeline.jobs.tables.readers import READERS, expected, fill, read
 from tests.works_with.environments import environment
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 TOKEN = "not-a-secret-of-anybody"
-DAY_MS = 86_400_000
 
 
 class RestLake(Lake):
@@ -85,31 +81,9 @@ def rest(spark: SparkSession, jars: list[Path], tmp_path: Path) -> Iterator[Rest
         server.stdout.close()
 
 
-def filled(broker: Broker, topic: str, records: int, **configs: str) -> None:
-    """A topic of three partitions with records of three days."""
-    where = broker.bootstrap_servers
-    with AdminClient(bootstrap_servers=where) as admin:
-        admin.create_topics([NewTopic(topic, 3, configs={"retention.ms": "-1"} | configs)])
-    with Producer(bootstrap_servers=where) as producer:
-        for n in range(records):
-            producer.send(
-                topic, b"v%d" % n, b"k%d" % (n % 99), partition=n % 3,
-                timestamp=1_600_000_000_000 + n * 3 * DAY_MS // records,
-            )  # fmt: skip
-
-
-def expected(broker: Broker, topic: str) -> list[list[str]]:
-    """As `read` shows rows."""
-    return sorted(
-        [str(p), str(offset).zfill(9), repr(key), repr(value), str(timestamp)]
-        for p, records in records_of(broker, topic).items()
-        for offset, timestamp, key, value, _ in records
-    )
-
-
 def test_rounds_whose_answers_are_lost(spark: SparkSession, broker: Broker, rest: RestLake) -> None:
     topic = f"rest.{uuid.uuid4().hex[:8]}"
-    filled(broker, topic, 900)
+    fill(broker, topic, 900)
     table = topic.replace(".", "_")
     options = rest.options(broker.bootstrap_servers, topic, max_offsets=300)
     options = options.__class__(**(vars(options) | {"table": table}))
@@ -131,7 +105,7 @@ def test_rounds_whose_answers_are_lost(spark: SparkSession, broker: Broker, rest
 
 def test_the_latest_values(spark: SparkSession, broker: Broker, rest: RestLake) -> None:
     topic = f"latest-{uuid.uuid4().hex[:8]}"
-    filled(broker, topic, 300, **{"cleanup.policy": "compact"})
+    fill(broker, topic, 300, **{"cleanup.policy": "compact"})
     table = topic.replace("-", "_")
     options = rest.options(broker.bootstrap_servers, topic)
     options = options.__class__(**(vars(options) | {"table": table}))
@@ -156,25 +130,15 @@ def test_a_catalog_that_refuses_is_told(spark: SparkSession, rest: RestLake) -> 
 
 def test_the_command_is_killed(broker: Broker, rest: RestLake, tmp_path: Path) -> None:
     topic = f"killed.{uuid.uuid4().hex[:8]}"
-    filled(broker, topic, 1500)
+    fill(broker, topic, 1500)
     table = topic.replace(".", "_")
     jobs = Jobs(tmp_path)
-    command = [
-        "table", topic, "--to", f"iceberg:{rest.name}/{NAMESPACE}",
-        "-b", broker.bootstrap_servers, "--max-offsets", "500",
-        "--conf", f"spark.jars={','.join(map(str, iceberg_jars()))}",
-    ]  # fmt: skip
-    for key, value in rest.settings.items():
-        command += ["--conf", f"{key}={value}"]
+    command = rest.command(broker, topic, 500)
     late_s = random.random() * 2
     print(f"killed {late_s:.2f} s after a commit")
-    began: list[float] = []
-
-    def reached() -> bool:
-        if not began and list((tmp_path / "rest").rglob("00002-*.metadata.json")):
-            began.append(time.monotonic())
-        return bool(began) and time.monotonic() > began[0] + late_s
-
+    where = tmp_path / "rest" / "warehouse"  # data files come and go
+    third = "*/*/metadata/00002-*.metadata.json"
+    reached = late(lambda: any(where.glob(third)), late_s)
     jobs.kill_when(reached, *command)
     jobs.finish(*command)
     assert read(rest.metadata(table))["pyiceberg"] == expected(broker, topic)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 
-from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.clients import Producer
 from kstore.pipeline.jobs.failure import JobError
-from kstore.pipeline.jobs.tables.keep import Kept, keep_table
 from kstore.pipeline.jobs.tables.typed import ColumnOptions
 from kstore.testing.brokers import Broker
 from tests.clients.schema_registry import SchemaRegistry
+from tests.clients.schema_registry import registry as registry  # a fixture
+from tests.pipeline.columns.avro_values import avro, record
+from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.tables.lake import Lake
 from tests.pipeline.jobs.tables.readers import metadata_of, read
-from tests.pipeline.jobs.tables.test_keep import create
+
+MakeTopic = Callable[..., str]
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
-
-
-@pytest.fixture
-def registry() -> Iterator[SchemaRegistry]:
-    with SchemaRegistry() as running:
-        yield running
 
 
 def register(registry: SchemaRegistry, topic: str, schema: Any) -> int:
@@ -38,28 +32,10 @@ def register(registry: SchemaRegistry, topic: str, schema: Any) -> int:
     return int(answer[1]["id"])
 
 
-def record(**fields: Any) -> dict[str, Any]:
-    rows = [{"name": name, "type": kind} for name, kind in fields.items()]
-    return {"type": "record", "name": "Order", "fields": rows}
-
-
-def avro(number: int, schema: Any, datum: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
-    return struct.pack(">bI", 0, number) + out.getvalue()
-
-
 def send(broker: Broker, topic: str, *values: bytes | None) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for n, value in enumerate(values):
             producer.send(topic, value, b"k%d" % n, partition=0)
-
-
-def keep(
-    lake: Lake, broker: Broker, topic: str, columns: ColumnOptions | None, **more: Any
-) -> Kept:
-    options = lake.options(broker.bootstrap_servers, topic, columns=columns, **more)
-    return keep_table(lake.spark, options, print)
 
 
 def typed(lake: Lake, topic: str) -> list[tuple[Any, Any]]:
@@ -67,27 +43,27 @@ def typed(lake: Lake, topic: str) -> list[tuple[Any, Any]]:
 
 
 def test_a_table_follows_the_schemas_of_its_topic(
-    lake: Lake, broker: Broker, admin: AdminClient, registry: SchemaRegistry
+    lake: Lake, broker: Broker, make_topic: MakeTopic, registry: SchemaRegistry
 ) -> None:
-    topic = create(admin, "typed")
+    topic = make_topic(2, **KEEP)
     columns = ColumnOptions("avro", registry.url)
     with pytest.raises(JobError, match=f"{topic}-value/versions answers 404"):
-        keep(lake, broker, topic, columns)
-    old = record(id="int", inner=record(a="string") | {"name": "Inner"})
+        lake.keep(broker, topic, columns=columns)
+    old = record("Order", id="int", inner=record("Inner", a="string"))
     first = register(registry, topic, old)
-    send(broker, topic, avro(first, old, {"id": 1, "inner": {"a": "x"}}), None)
-    assert keep(lake, broker, topic, columns).records == 2
+    send(broker, topic, avro(old, {"id": 1, "inner": {"a": "x"}}, first), None)
+    assert lake.keep(broker, topic, columns=columns).records == 2
 
     new = record(
-        more=["null", {"type": "array", "items": "double"}], id="long",
-        inner=record(b="boolean") | {"name": "Inner"},
+        "Order", more=["null", {"type": "array", "items": "double"}], id="long",
+        inner=record("Inner", b="boolean"),
     )  # fmt: skip
     second = register(registry, topic, new)
     send(
-        broker, topic, avro(second, new, {"id": 2**40, "more": [0.5], "inner": {"b": True}}),
-        avro(first, old, {"id": 3, "inner": {"a": "z"}}),
+        broker, topic, avro(new, {"id": 2**40, "more": [0.5], "inner": {"b": True}}, second),
+        avro(old, {"id": 3, "inner": {"a": "z"}}, first),
     )  # fmt: skip
-    assert keep(lake, broker, topic, columns).records == 2
+    assert lake.keep(broker, topic, columns=columns).records == 2
     assert [value for value, _ in typed(lake, topic)][1:] == [
         None,
         {"id": 2**40, "inner": {"a": None, "b": True}, "more": [0.5]},
@@ -99,27 +75,30 @@ def test_a_table_follows_the_schemas_of_its_topic(
     mapping = lake.java_table(topic).properties().get("schema.name-mapping.default")
     assert '"more"' in mapping
 
-    third = register(registry, topic, record(id="string"))
-    send(broker, topic, avro(third, record(id="string"), {"id": "x"}))
+    third = register(registry, topic, record("Order", id="string"))
+    send(broker, topic, avro(record("Order", id="string"), {"id": "x"}, third))
     with pytest.raises(JobError, match=r"value.id is long in the table, and string"):
-        keep(lake, broker, topic, columns)
+        lake.keep(broker, topic, columns=columns)
     assert len(lake.rows(topic)) == 4
     with pytest.raises(JobError, match="has typed values"):
-        keep(lake, broker, topic, None)
+        lake.keep(broker, topic, columns=None)
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_other_programs_read_the_fields_of_a_table_that_grew(
-    lake: Lake, broker: Broker, admin: AdminClient, registry: SchemaRegistry
+    lake: Lake, broker: Broker, make_topic: MakeTopic, registry: SchemaRegistry
 ) -> None:
-    topic = create(admin, "read")
+    topic = make_topic(2, **KEEP)
     columns = ColumnOptions("avro", registry.url)
-    old, new = record(id="int", s="string"), record(id="long", more=["null", "double"])
+    old, new = (
+        record("Order", id="int", s="string"),
+        record("Order", id="long", more=["null", "double"]),
+    )
     for schema, datum in ((old, {"id": 1, "s": "x"}), (new, {"id": 2**40, "more": 0.5})):
         number = register(registry, topic, schema)
-        send(broker, topic, avro(number, schema, datum))
-        keep(lake, broker, topic, columns)
+        send(broker, topic, avro(schema, datum, number))
+        lake.keep(broker, topic, columns=columns)
     expected = [
         [0, {"id": 1, "s": "x", "more": None}], [1, {"id": 2**40, "s": None, "more": 0.5}],
     ]  # fmt: skip
@@ -128,9 +107,9 @@ def test_other_programs_read_the_fields_of_a_table_that_grew(
 
 
 def test_values_that_are_not_of_their_schema_end_the_job_or_stay_as_bytes(
-    lake: Lake, broker: Broker, admin: AdminClient, tmp_path: Path
+    lake: Lake, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    topic = create(admin, "bad")
+    topic = make_topic(2, **KEEP)
     schema = tmp_path / "order.json"
     schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
     columns = ColumnOptions("json", schema_file=str(schema))
@@ -140,9 +119,11 @@ def test_values_that_are_not_of_their_schema_end_the_job_or_stay_as_bytes(
         match=rf"topic {topic}, partition 0, offset 1: the value does not match "
         'its JSON schema: value.n is "x", not an integer',
     ):
-        keep(lake, broker, topic, columns)
+        lake.keep(broker, topic, columns=columns)
     assert not lake.rows(topic)
-    kept = keep(lake, broker, topic, ColumnOptions("json", schema_file=str(schema), keep_bad=True))
+    kept = lake.keep(
+        broker, topic, columns=ColumnOptions("json", schema_file=str(schema), keep_bad=True)
+    )
     assert kept.records == 4
     assert typed(lake, topic) == [
         ({"n": 1}, None), (None, b'{"n": "x"}'), (None, None), (None, b"null"),
@@ -150,17 +131,16 @@ def test_values_that_are_not_of_their_schema_end_the_job_or_stay_as_bytes(
 
 
 def test_the_latest_typed_value_of_each_key(
-    lake: Lake, broker: Broker, admin: AdminClient, tmp_path: Path
+    lake: Lake, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    topic = f"{lake.name}-latest"
-    admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
+    topic = make_topic(1, **{"cleanup.policy": "compact"})
     schema = tmp_path / "s.json"
     schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
     columns = ColumnOptions("json", schema_file=str(schema), keep_bad=True)
     send(broker, topic, b'{"n": 1}', b'{"n": 2}', b"null")
-    keep(lake, broker, topic, columns)
+    lake.keep(broker, topic, columns=columns)
     send(broker, topic, b'{"n": 3}', None)
-    keep(lake, broker, topic, columns)
+    lake.keep(broker, topic, columns=columns)
     assert [(row["key"], row["value"], row["undecoded"]) for row in lake.rows(topic)] == [
         (b"k2", None, b"null"), (b"k0", {"n": 3}, None),
     ]  # fmt: skip

@@ -24,6 +24,7 @@ from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 from kstore.pipeline.jobs.verification.verify import Verification, VerifyOptions, verify
 from kstore.testing.brokers import Broker
 from kstore.types import TopicPartition
+from tests.pipeline.jobs.conftest import settings, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,15 +75,6 @@ def test_shares_are_about_equal_and_leave_out_what_is_copied() -> None:
 
 
 # ---- with Spark and brokers ----
-
-
-def silent(_: object) -> None:
-    """Nobody reads the progress."""
-
-
-def settings(broker: Broker) -> dict[str, Any]:
-    """A client's."""
-    return {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 20_000}
 
 
 def write(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -> None:
