@@ -1,5 +1,5 @@
-# The batches of one append before they are written: what is wrong with them, which offsets they get
-# and what their producers wrote before. It writes nothing and knows no log: log_core.pyx does.
+# The batches of one append before they are written: their errors, their offsets, and the state of
+# their producers. It writes nothing and knows no log: log_core.pyx does.
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -54,7 +54,7 @@ cdef class AppendPlan:
         self.room = room
         return 0
 
-    # Kafka's error code for what is wrong with the bytes themselves.
+    # Kafka's error code for invalid bytes.
     cdef int16_t analyse(self, uint8_t* data, Py_ssize_t size, int origin, bint trusted) except -1:
         cdef int status
         cdef bint walk = not trusted and not as_they_are(origin)
@@ -88,7 +88,7 @@ cdef class AppendPlan:
                 status = read_batch_header(p, end, info)
             if walk and status == BATCH_OK:
                 status = validate_summed(p, info)
-            # all else is good: put it right, as Kafka does
+            # the rest is valid: correct it, as Kafka does
             if status == BATCH_BAD_TIMESTAMP:
                 assign_max_timestamp(p, info.max_timestamp, info.size_bytes)
             elif status != BATCH_OK:
@@ -107,10 +107,10 @@ cdef class AppendPlan:
             if origin == ORIGIN_CLIENT and info.producer_id >= 0 and info.base_sequence < 0:
                 return INVALID_RECORD                   # a producer id comes with a sequence
             if is_log_append_time(info) and (self.log_append_time or info.max_timestamp == -1):
-                return INVALID_TIMESTAMP                # as Kafka, which lets it pass elsewhere
+                return INVALID_TIMESTAMP                # as in Kafka, which allows it elsewhere
             if is_compressed(info):
                 if info.size_bytes > self.max_message_bytes:
-                    return MESSAGE_TOO_LARGE        # nobody looks into it
+                    return MESSAGE_TOO_LARGE        # it is not checked
                 status = self.check_packed(data, info)
                 if status == BATCH_BAD_TIMESTAMP:
                     assign_max_timestamp(data, info.max_timestamp, info.size_bytes)
@@ -122,7 +122,7 @@ cdef class AppendPlan:
         return NONE
 
     cdef int check_packed(self, uint8_t* data, BatchInfo* info) except -1:
-        """What is wrong with a compressed batch's records: what a thread has found, or a look."""
+        """The errors in a compressed batch's records, found by a thread or by a check here."""
         cdef Verdict seen = self.seen
         if seen is None:
             return validate_compressed(data, info, MAX_DECOMPRESSED_BYTES)
@@ -164,7 +164,7 @@ cdef class AppendPlan:
         for i in range(self.count):
             self.batches[i].max_timestamp = now
 
-    # Which offsets the batches get, or whether those that they bring fit.
+    # The offsets that the batches get, or whether given offsets fit.
     # offset: the log's end; epoch: of the record before it, for a replica.
     cdef int16_t place(
         self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin
@@ -180,7 +180,7 @@ cdef class AppendPlan:
             if not as_they_are(origin):
                 info.partition_leader_epoch = leader_epoch
             elif info.partition_leader_epoch < epoch and info.partition_leader_epoch != -1:
-                return CORRUPT_MESSAGE                  # epochs never fall along a log
+                return CORRUPT_MESSAGE                  # epochs never decrease in a log
             epoch = max(epoch, info.partition_leader_epoch)
             offset = info.base_offset + info.last_offset_delta + 1
         if offset - 1 - self.batches[0].base_offset > LARGEST_OFFSET_DELTA:
@@ -277,7 +277,7 @@ cdef class AppendPlan:
         self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t leader_epoch,
         int64_t now
     ) except -1:
-        """Whether it is to be written; its result is as if it were."""
+        """Whether it must be written; its result is as if it were."""
         cdef AppendResult* out = &piece.result
         out.error_code = self.analyse(piece.data, piece.size, ORIGIN_CLIENT, False)
         if out.error_code == NONE:

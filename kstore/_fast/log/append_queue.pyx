@@ -1,11 +1,10 @@
 """Appends that may have to wait for the disk: two threads for each log dir, one for small batches
-and one for bulk, do them in order, and the loop is told when they are done.
+and one for bulk, do them in order, and notify the loop.
 
-All appends of one log that are queued at a time are in one lane, so they keep their order; one that
-fails fails all that are queued behind it. A third thread says what hangs, a fourth asks for disk
-space before it is needed. The threads begin with the first that is left to them, and wait without
-the GIL. What is appended at once, and what
-becomes of an append, is decided by whoever asks.
+All queued appends of one log are in one lane, so they keep their order; if one fails, all that are
+queued after it fail. A third thread reports what hangs, a fourth reserves disk space before it is
+needed. The threads start with the first queued append, and wait without the GIL. The caller decides
+what is appended at once, and what happens after an append.
 """
 
 from libc.errno cimport EIO
@@ -29,7 +28,7 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.nested cimport NestedBatches
 
 cdef enum:
-    SAID_AFTER_US = 1000000         # an append hangs for so long: the operator is told
+    SAID_AFTER_US = 1000000         # an append that hangs for so long is reported
     SAID_AGAIN_US = 30000000
     WAITS_FOR_ROOM_MS = 10000       # a disk that has written nothing by then makes it wait itself
     WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
@@ -49,8 +48,8 @@ cdef class AppendJob:
         return 0
 
     cdef int take(self, object data) except -1:
-        """Append these batches: a copy of bytes, or what nobody else changes from now on, in a
-        bytearray or NestedBatches.
+        """Append these batches: a copy of bytes, or a bytearray or NestedBatches that must not
+        change any more.
         """
         cdef MemoryView view
         if type(data) is NestedBatches:
@@ -66,7 +65,7 @@ cdef class AppendJob:
 
     @property
     def error_code(self):
-        """Why nothing was appended, as Kafka says it; without a problem."""
+        """Kafka's error code if nothing was appended; without a problem."""
         return self.result.error_code
 
     @property
@@ -86,7 +85,7 @@ cdef class AppendJob:
 
     @property
     def log_end_offset(self):
-        """Where the log ended after the append."""
+        """The log end offset after the append."""
         return self.result.log_end_offset
 
 
@@ -101,7 +100,7 @@ cdef class CallbackJob(AppendJob):
 
 
 cdef class Lane:
-    """The jobs of one thread. The list is the GIL's; the rest is how its thread waits without."""
+    """The jobs of one thread. The GIL protects the list; its thread waits without the GIL."""
 
     def __cinit__(self):
         pthread_mutex_init(&self.mutex, NULL)
@@ -120,7 +119,8 @@ cdef class Lane:
         pthread_mutex_unlock(&self.mutex)
 
     cdef void wait(self, int64_t timeout_ms) noexcept nogil:
-        """Until it is woken, or was since the last wait, or so long; negative: for ever."""
+        """Until it is woken, was woken since the last wait, or the time is over; negative: forever.
+        """
         cdef timespec until = until_ms(timeout_ms)
         pthread_mutex_lock(&self.mutex)
         while not self.woken:
@@ -133,7 +133,7 @@ cdef class Lane:
 
 
 cdef class AppendQueue:
-    """The appends to the logs of one log dir that are left to threads."""
+    """The appends to the logs of one log dir that threads do."""
 
     def __init__(self, str path not None, DirCalm calm not None, warn):
         self.path = path
@@ -142,7 +142,7 @@ cdef class AppendQueue:
         self.forget()
 
     def forget(self):
-        """There are no threads and no jobs: as at the start, or in a child process."""
+        """No threads and no jobs: at the start, and in a child process."""
         self.threads = {}
         self.lanes = [Lane() for _ in range(LANES)]
         self.watch = Lane()
@@ -166,8 +166,8 @@ cdef class AppendQueue:
     # -- on the loop
 
     def append(self, LogCore core not None, data, int32_t leader_epoch, str origin, callback):
-        """Append ready batches, of which a copy is made; ``callback(job)`` is called on the loop
-        when that is done, or has failed.
+        """Append a copy of ready batches; ``callback(job)`` is called on the loop when that is
+        done, or has failed.
         """
         cdef CallbackJob job = CallbackJob.__new__(CallbackJob)
         from kstore._fast.log.log_core import ORIGINS
@@ -197,11 +197,11 @@ cdef class AppendQueue:
         return self.enter_lane(job)
 
     def hold(self, LogCore core not None):
-        """From now on appends to a log wait, and nobody else's, until `release`."""
+        """From now on appends to this log wait until `release`."""
         core.held = []
 
     def release(self, LogCore core not None):
-        """Those that waited are done now, in their order."""
+        """Do the appends that waited, in order."""
         held, core.held = core.held, None
         for job in held:
             self.enter_lane(job)
@@ -224,7 +224,7 @@ cdef class AppendQueue:
         return 0
 
     def reserve(self, SegmentFile file not None):
-        """Have a thread ask for disk space, so that the loop's appends never have to."""
+        """Have a thread reserve disk space, so that the loop's appends never have to."""
         if self.call_threadsafe is None or self.run_later is not None or self.stopping:
             return
         self.space.jobs.append(file)
@@ -233,13 +233,13 @@ cdef class AppendQueue:
         self.space.wake()
 
     def start(self, name, run, *args):
-        """Begin a thread that ends with the process."""
+        """Start a thread that ends with the process."""
         thread = threading.Thread(target=run, args=args, name=name, daemon=True)
         thread.start()
         self.threads[name] = thread
 
     def run_done(self):
-        """Say what is done to those who asked for it."""
+        """Report finished jobs to their callers."""
         cdef AppendJob job
         self.told = False                           # first: a thread may add to the list now
         done, self.done = self.done, []
@@ -270,7 +270,7 @@ cdef class AppendQueue:
                 lane.wait(FOR_EVER)
 
     def run_space(self):
-        """The thread that asks for disk space."""
+        """The thread that reserves disk space."""
         while not self.stopping:
             while self.space.jobs:
                 self.space.jobs.popleft().reserve_ahead()
@@ -304,7 +304,7 @@ cdef class AppendQueue:
             core.append_seen(
                 job.data, job.size, job.leader_epoch, job.origin, job.seen, &job.result, job.term,
                 job.summed)
-        except Exception as problem:                # whoever asked has to know, whatever it is
+        except Exception as problem:                # any exception is reported to the caller
             job.problem = problem
             core.failed_until = core.given
         self.calm.began_us[number] = 0
@@ -322,7 +322,7 @@ cdef class AppendQueue:
         return 0
 
     def run_watch(self):
-        """The thread that says what hangs, though everybody else may have to wait for it."""
+        """The thread that reports what hangs, even if all others must wait for it."""
         cdef int64_t[2] said
         cdef bint busy
         cdef bint owed = False                      # an answer of the disk, as was told
@@ -337,7 +337,7 @@ cdef class AppendQueue:
                 self.say_appends(said)
 
     cdef bint say_disk(self, bint owed) except -1:
-        """Tell, once each, that the disk answers no more and that it answers again."""
+        """Report once that the disk does not respond, and once that it responds again."""
         cdef int64_t waited_ms = self.disk_waits_ms()
         if waited_ms * 1000 > SAID_AFTER_US:
             if not owed:
@@ -382,8 +382,8 @@ cdef class AppendQueue:
     # -- the end
 
     def close(self, double seconds):
-        """Do what is queued, for at most so long; the loop is told of nothing from now on. What
-        takes longer goes on in its thread.
+        """Do the queued appends, for at most so long; the loop gets no more notices. Appends that
+        take longer continue in their thread.
         """
         cdef Lane lane
         cdef int64_t until = now_us() + <int64_t>(seconds * 1e6)

@@ -1,5 +1,5 @@
-# What a log asks of a validated batch's records without decoding them: an end marker's kind, the
-# least timestamp, whether all have keys, which of them may not be appended.
+# Facts about a validated batch's records without decoding them: an end marker's kind, the least
+# timestamp, whether all have keys, and which of them may not be appended.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t

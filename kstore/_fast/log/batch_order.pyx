@@ -14,8 +14,8 @@ cdef int begin_order(
     return turn_epoch(epochs, expected, order)
 
 
-# The leader epoch of the records from an offset on, and how far it goes. Before the log start
-# offset it is not known any more.
+# The leader epoch of the records from an offset on, and its end. Before the log start offset it is
+# no longer known.
 cdef int turn_epoch(EpochCache epochs, int64_t offset, Order* order) except -1:
     cdef int at = epochs.count - 1
     order.epoch = -1
@@ -28,7 +28,7 @@ cdef int turn_epoch(EpochCache epochs, int64_t offset, Order* order) except -1:
     return 0
 
 
-# Whether a batch follows the one before it; if so, the next one is expected behind it.
+# Whether a batch follows the previous one; if so, the next one is expected after it.
 cdef bint fits(EpochCache epochs, const BatchInfo* info, Order* order) except -1 nogil:
     if info.base_offset < order.expected or info.base_offset >= order.limit \
             or info.last_offset_delta < 0 \

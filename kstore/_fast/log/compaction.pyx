@@ -1,8 +1,8 @@
-# The second pass of log compaction: batches written anew without the records that were overtaken
-# (key_index.pyx is the first). Whole buffers are worked through without the GIL; only
-# transactional, control and compressed batches and the last ones of active producers come up for a
-# decision or a codec. It opens no file, and who is aborted or committed is decided by the caller
-# (kstore/log/retention/cleaner.py).
+# The second pass of log compaction: rewrites batches without records that have newer ones of the
+# same key (key_index.pyx is the first pass). It handles whole buffers without the GIL; only
+# transactional, control and compressed batches and the last ones of active producers need a
+# decision or a codec. It opens no file; the caller (kstore/log/retention/cleaner.py) knows which
+# transactions are aborted or committed.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
@@ -24,7 +24,7 @@ from kstore._fast.record.batch import InvalidBatchError
 cdef enum:
     NO_MEMORY = -1
 
-cdef enum:                              # what is to become of a batch without surviving records
+cdef enum:                              # what happens to a batch without remaining records
     DELETE_EMPTY = 0
     RETAIN_EMPTY = 1
 
@@ -44,7 +44,7 @@ cdef class BatchCleaner:
     cdef uint8_t* out
     cdef Py_ssize_t out_size
     cdef Py_ssize_t out_room
-    cdef uint8_t* kept                  # one byte per record of the batch at hand
+    cdef uint8_t* kept                  # one byte per record of the current batch
     cdef Py_ssize_t kept_room
     cdef readonly int64_t records_read
     cdef readonly int64_t records_kept

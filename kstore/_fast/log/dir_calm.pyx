@@ -1,10 +1,10 @@
-"""How calm the disk of one log dir is: whether a small append to one of its logs may be written at
-once by the loop, which must not wait, or is left to the dir's threads (append_queue.pyx).
+"""Whether the disk of one log dir is calm: whether the loop, which must not wait, may write a small
+append at once, or must leave it to the dir's threads (append_queue.pyx).
 
-It measures nothing by itself: whoever writes says how long it took, and a probe asks the disk while
-appends are written by the loop, since a write into the page cache says nothing of the device. A
-write that waited for a core says nothing of the disk: on a busy machine the thread may stand still
-in the middle of it.
+It measures nothing itself: writers report the time of their writes, and a probe checks the disk
+while the loop writes appends, because a write into the page cache does not show the state of the
+device. Time that a write waited for a core does not count: on a busy machine the thread may stop in
+the middle of a write.
 """
 
 from posix.unistd cimport close
@@ -18,11 +18,11 @@ cdef extern from * nogil:
     #include <stdint.h>
     #include <stdlib.h>
     #include <unistd.h>
-    /* Of the thread that opens it, whoever reads it then. */
+    /* For the thread that opens it, regardless of who reads it. */
     static int kstore_open_schedstat(void) {
         return open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     }
-    /* How long it has waited for a core since it began, in microseconds; -1: nobody knows. */
+    /* How long it has waited for a core since its start, in microseconds; -1: unknown. */
     static int64_t kstore_core_waited_us(int fd) {
         char text[96], *rest;
         ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
@@ -37,7 +37,7 @@ cdef extern from * nogil:
 
 
 cdef class DirCalm:
-    """The disk of one log dir, as appends see it."""
+    """The state of one log dir's disk, for appends."""
 
     def __cinit__(self):
         self.core_fd = -1
@@ -47,7 +47,7 @@ cdef class DirCalm:
             close(self.core_fd)
 
     def follow(self, WriteBack write_back):
-        """More is unwritten than should be whenever this one says so, too."""
+        """Also over the budget whenever this one is."""
         self.write_back = write_back
         self.written = NULL if write_back is None else write_back.state
 
@@ -98,7 +98,7 @@ cdef class DirCalm:
         self.slow_until_us = now + SLOW_FOR_US
 
     cdef void sample_core(self, int64_t now) noexcept nogil:
-        """Note how long the calling thread, the loop's, has waited for a core."""
+        """Note the time that the calling thread, the loop's, has waited for a core."""
         if not self.core_known:
             self.core_known = True
             self.core_fd = kstore_open_schedstat()
@@ -106,11 +106,11 @@ cdef class DirCalm:
         self.core_sampled_us = now
 
     def note_slow(self):
-        """A write took too long just now."""
+        """A write has just taken too long."""
         self.note_write(SLOW_US + 1, False)
 
     def note_loop_write(self, int64_t took_us):
-        """A write of the loop's thread, which is the calling one, took so long."""
+        """The time of a write by the loop's thread, which calls this."""
         self.note_write(took_us, True)
 
     @property

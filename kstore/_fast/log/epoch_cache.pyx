@@ -1,6 +1,5 @@
-# The leader-epoch cache of one log: which epoch began at which offset, ascending in both. It
-# answers where an epoch ended (KIP-101, KIP-279). It keeps no file; kstore.log stores its
-# entries.
+# The leader-epoch cache of one log: the start offset of each epoch, ascending in both. It finds the
+# end of an epoch (KIP-101, KIP-279). It has no file; kstore.log stores its entries.
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t

@@ -1,7 +1,7 @@
-# The first pass of log compaction: the keys of batches into the map of each key's last offset.
-# Whole buffers are worked through without the GIL; only transactional, control and compressed
-# batches come up. It opens no file, and who is aborted or committed is decided by the caller
-# (kstore/log/retention/cleaner.py).
+# The first pass of log compaction: puts the keys of batches into the map of each key's last offset.
+# It handles whole buffers without the GIL; only transactional, control and compressed batches need
+# the caller (kstore/log/retention/cleaner.py), which knows the aborted and committed transactions.
+# It opens no file.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

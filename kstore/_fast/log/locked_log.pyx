@@ -1,6 +1,6 @@
-# A log with its lock: one among the threads of this process, and where other processes write to it
-# as well, the one on their shared page. Who takes it has taken in what the others have done, in C
-# where they only appended; who gives it back says how far the log goes now. It appends nothing.
+# A log with its lock: one for the threads of this process and, if other processes also write to the
+# log, the one on their shared page. Taking the lock applies the changes of the others, in C if they
+# only appended; releasing it publishes the new log end. It appends nothing.
 
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
@@ -17,7 +17,7 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
 cdef enum:
-    PAGE_SLICE_MS = 200                     # so long a wait takes no signals
+    PAGE_SLICE_MS = 200                     # a wait of this time handles no signals
     PAGE_TOLD_AFTER = 25                    # slices: another process keeps the lock
 
 
@@ -55,7 +55,7 @@ cdef class LockedLog(LogView):
             PyThread_release_lock(self.lock)
         return 0
 
-    # -- the lock among processes
+    # -- the lock between processes
 
     cdef int enter_page(self) except -1:
         cdef bint locked = False
@@ -66,7 +66,7 @@ cdef class LockedLog(LogView):
                 self.catch_up()
         except BaseException:
             if locked:
-                self.page.unlock()              # without a word: nothing is known to be right
+                self.page.unlock()              # without publishing: nothing is known to be right
             self.depth = 0
             PyThread_release_lock(self.lock)
             raise
@@ -90,7 +90,7 @@ cdef class LockedLog(LogView):
             raise OSError(error, os.strerror(error), page.path)
         return 0
 
-    # Whether the page says what this process knows already.
+    # Whether the page has only what this process already knows.
     cdef bint agrees(self) noexcept:
         cdef PageState* state = self.page.state
         return (
@@ -139,7 +139,7 @@ cdef class LockedLog(LogView):
             self.generation = state.generation
             state.durable = self.durable_offset
         if state.durable > self.log_end_offset:
-            state.durable = self.durable_offset     # who cut the log was killed before it said so
+            state.durable = self.durable_offset     # its writer was killed before it published that
         changed = state.position != active.size_bytes or state.active_base != active.base_offset \
             or state.log_end != self.log_end_offset or state.log_start != self.log_start_offset \
             or state.durable < self.durable_offset
@@ -149,23 +149,23 @@ cdef class LockedLog(LogView):
         state.log_end = self.log_end_offset
         state.durable = max(state.durable, self.durable_offset)
         if active.handle is not None and active.handle.broken:
-            state.needs_recovery = 1            # a failed write could not be cut back
+            state.needs_recovery = 1            # a failed write could not be truncated
         self.page.unlock()
         if changed:
             self.page.wake_waiters()
         return 0
 
     def share(self, SharedPage page):
-        """Other processes append as well, and say so on this page; None: not any more."""
+        """Other processes append too, and publish it on this page; None: no longer."""
         self.page = page
         self.generation = -1
 
     def forget_all(self):
-        """Have the log loaded anew when its lock is taken next."""
+        """Load the log again when its lock is next taken."""
         self.generation = -1
 
     def look(self):
-        """Take in what other processes have appended, if anything."""
+        """Apply what other processes have appended."""
         if self.page is not None and not self.closed and not self.agrees():
             self.acquire()
             self.release()
@@ -175,9 +175,9 @@ cdef class LockedLog(LogView):
         self.restructured = True
 
     def forget_end(self, list segments not None, int64_t position):
-        """The last of these segments is about to be cut at a position, and what was behind it is
-        about to be removed: who reads meanwhile sees less, and no damage. Its index entries have to
-        be in memory."""
+        """The last of these segments will be cut at a position, and the segments after it removed:
+        readers see fewer records meanwhile, and no damage. Its index entries must be in
+        memory."""
         LogView.set_segments(self, segments)
         if position < self.active.size_bytes:
             self.active.rewind(position)
@@ -194,7 +194,7 @@ cdef class LockedLog(LogView):
         self.release()
 
     def after_fork(self):
-        """In a child process: nobody else holds the lock here, and nothing may be appended."""
+        """In a child process: no one else holds the lock, and nothing may be appended."""
         self.lock = PyThread_allocate_lock()
         self.depth = 0
         self.page = None
@@ -204,7 +204,7 @@ cdef class LockedLog(LogView):
         self.closed = True
 
     cdef bint is_free(self) noexcept:
-        """Whether nobody holds the lock just now."""
+        """Whether the lock is free now."""
         if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
             return False
         PyThread_release_lock(self.lock)

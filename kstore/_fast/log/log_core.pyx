@@ -1,7 +1,7 @@
 # The append core of one log, for every origin: analyse, plan (append_plan.pyx), write, commit.
-# Nothing that others see changes before the write has succeeded. One lock per log makes appends of
-# many threads consecutive; the GIL is given away for the work on large batches. Files are opened,
-# rolled and removed by kstore.log, the owner.
+# Nothing that others see changes before the write has succeeded. One lock per log serializes the
+# appends of many threads; the GIL is released for work on large batches. kstore.log, the owner,
+# opens, rolls and removes files.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
@@ -23,8 +23,8 @@ from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, singl
 from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
-    OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file: what segment.index.bytes counts
-    NO_TERM = -1                            # appended by whoever has the log, now
+    OFFSET_INDEX_ENTRY_BYTES = 8            # in Kafka's index file, as segment.index.bytes counts
+    NO_TERM = -1                            # appended by the log's owner, now
     NEWEST_EPOCH = -1                       # the leader epoch of the newest batch; of none: 0
 
 ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica": ORIGIN_REPLICA,
@@ -32,7 +32,7 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "replica"
 
 
 cdef void begin_result(LogCore core, AppendResult* out) noexcept:
-    """An append of nothing, so far."""
+    """An append without batches yet."""
     out.error_code = NONE
     out.base_offset = out.last_offset = out.log_append_time_ms = -1
     out.log_start_offset = core.log_start_offset
@@ -145,7 +145,7 @@ cdef class LogCore(LockedLog):
         return 0
 
     cdef bint may_append_pieces(self, const AppendPiece* pieces, int count) except -1:
-        """Whether nothing is in their way, and no segment ends and no disk space is asked for."""
+        """Whether nothing is before them, no segment ends and no disk space must be reserved."""
         cdef Py_ssize_t size = 0
         cdef int i
         if self.closed or self.appending or self.queued or self.held is not None \
@@ -156,7 +156,7 @@ cdef class LogCore(LockedLog):
             return False
         if self.active is None \
                 or self.log_end_offset - self.active.base_offset > LARGEST_OFFSET_DELTA // 2:
-            return False                    # together they might go too far
+            return False                    # together they might exceed the limits
         for i in range(count):
             size += pieces[i].size
             if not self.stays_in_segment(pieces[i].data, pieces[i].size, False):
@@ -178,8 +178,8 @@ cdef class LogCore(LockedLog):
     cdef bint stays_in_segment(
         self, const uint8_t* data, Py_ssize_t size, bint given
     ) except -1:
-        """Whether no file has to be opened or made for it, and no disk space asked for. Batches
-        that are no batches are refused before any of that.
+        """Whether no file must be opened or created for it, and no disk space reserved. Invalid
+        batches are refused before any of that.
         """
         cdef const uint8_t* end = data + size
         cdef int64_t offset = self.log_end_offset
@@ -196,7 +196,7 @@ cdef class LogCore(LockedLog):
             size, offset - 1, newest, 0 if active.first_timestamp >= 0 else self.now_ms())
 
     def refuse_queued(self):
-        """What was left to threads and has not begun is not appended any more."""
+        """Queued appends that have not started are not done any more."""
         self.term += 1
 
     cdef int append_locked(self, uint8_t* data, Py_ssize_t size, int32_t leader_epoch,
@@ -421,7 +421,7 @@ cdef class LogCore(LockedLog):
         return make_info(&result)
 
     def check_expected(self, int64_t offset):
-        """Raises where the log does not end at this offset. The lock is held."""
+        """Raises if the log does not end at this offset. The lock is held."""
         if offset != self.log_end_offset and not self.closed:
             raise self.owner.unexpected_offset(offset)
 
@@ -435,7 +435,7 @@ cdef class LogCore(LockedLog):
         return made
 
     def check_batches(self, bytearray batches not None):
-        """Raises what is wrong with batches that are to be appended. The lock is held."""
+        """Raises an error for invalid batches before an append. The lock is held."""
         cdef MemoryView view = view_of(batches, True)
         cdef int16_t code = self.plan.analyse(view.data, view.size, ORIGIN_CLIENT, True)
         if code == NONE:

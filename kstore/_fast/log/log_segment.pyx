@@ -1,6 +1,6 @@
-# One segment of a log: its file (opened when first needed), its bounds, and the part of its
-# sparse index that is in memory. The other part is in LMDB, in pages that kstore.log writes and
-# reads; this module packs them.
+# One segment of a log: its file (opened at first use), its bounds, and the part of its sparse index
+# that is in memory. The rest is in LMDB, in pages that kstore.log writes and reads; this module
+# packs them.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -29,7 +29,7 @@ cdef inline bint covers(const CheckedPart* part, int64_t position, int64_t end,
     return part.start <= position and end <= part.end and now_ms() - part.ms < for_ms
 
 
-# One part is remembered: it grows by what touches it. Of two apart, the larger is kept.
+# Remembers one part: adjacent parts are added. Of two separate parts, the larger is kept.
 cdef void extend(CheckedPart* part, int64_t position, int64_t end, int64_t for_ms) noexcept:
     cdef int64_t now = now_ms()
     if now - part.ms < for_ms:
@@ -170,7 +170,7 @@ cdef class LogSegment:
         raise NotInMemory(log, self, "bytes", position)
 
     def seal(self):
-        """Nothing is appended any more. What this process has appended counts as checked."""
+        """No more appends. The records that this process has appended count as checked."""
         if self.own_position < self.size_bytes:
             self.note_checked(self.own_position, self.size_bytes)
         self.own_position = NO_WINDOW
@@ -213,7 +213,7 @@ cdef class LogSegment:
         return self.base_offset + self.entries[at].offset_delta
 
     def load(self, bytes data not None, int64_t first_entry, int64_t window_end=NO_WINDOW):
-        """Replaces what is in memory with these packed entries."""
+        """Replaces the entries in memory with these packed entries."""
         cdef Py_ssize_t size = len(data)
         cdef int n = <int>(size // <Py_ssize_t>sizeof(IndexEntry))
         cdef IndexEntry* moved = NULL
@@ -231,8 +231,8 @@ cdef class LogSegment:
         self.window_end = window_end
 
     def load_pages(self, list rows not None, int64_t first_entry, int64_t window_end=NO_WINDOW):
-        """Replaces what is in memory with the entries of these (key, page with checksum). Where one
-        is damaged nothing is replaced, and its key is returned.
+        """Replaces the entries in memory with those of these (key, page with checksum). If a page
+        is damaged, nothing is replaced, and its key is returned.
         """
         cdef bytes key, page, data
         cdef Py_ssize_t size = 0
@@ -276,9 +276,9 @@ cdef class LogSegment:
         self.load(data + tail, first)
 
     def prepend_missing(self, bytes pages not None):
-        """Puts what is not in memory before what is, from the packed entries from the first one on;
-        False where they are too few. In one piece: readers need no lock, which an append may hold
-        for as long as the disk takes.
+        """Adds the missing entries before those in memory, from the packed entries from the first
+        one on; False if they are too few. It is atomic: readers need no lock, which an append
+        may hold while it waits for the disk.
         """
         cdef int64_t size = self.first_entry * <int64_t>sizeof(IndexEntry)
         if len(pages) < size:
@@ -315,7 +315,7 @@ cdef class LogSegment:
                 self.first_timestamp, self.bytes_since_entry)
 
     def go_back(self, tuple mark not None):
-        """Forgets what was taken in since the mark."""
+        """Drops the entries since the mark."""
         (self.count, self.size_bytes, self.next_offset, self.max_timestamp,
          self.first_timestamp, self.bytes_since_entry) = mark
 

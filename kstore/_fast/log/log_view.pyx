@@ -1,6 +1,6 @@
-# What one log holds and how an offset is found in it: segments, offsets, epochs, producers, the
-# look-up of a slice of whole batches, and the scan that rebuilds all that from a segment's bytes.
-# It appends nothing (log_core.pyx) and decides nothing about which files there are (kstore.log).
+# The contents of one log and how to find an offset: segments, offsets, epochs, producers, the
+# lookup of a slice of complete batches, and the scan that rebuilds all this from a segment's bytes.
+# It appends nothing (log_core.pyx) and does not decide which files exist (kstore.log).
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -37,7 +37,7 @@ cdef class LogView:
         self.follows_end = True
         self.forget_hints()
 
-    # -- who must not wait for the disk
+    # -- readers that must not wait for the disk
 
     cdef int load_index(self, LogSegment segment, int64_t offset, bint wrong) except -1:
         if must_hurry(self):
@@ -93,7 +93,7 @@ cdef class LogView:
                 return self.locate_good(offset, max_offset, max_bytes, min_one, out)
             except OSError:
                 if self.damages_found == known and self.cuts == cuts:
-                    raise               # else: what was found is gone round now, or named
+                    raise               # otherwise the damage is now skipped, or named
 
     cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                                  bint min_one, Slice* out):
@@ -111,7 +111,7 @@ cdef class LogView:
             remember(&self.hints, out.next_offset, segment.base_offset, end)
         return self.file_of(segment)
 
-    # The segment and position of the batch that holds offset, or of the first one behind it.
+    # The segment and position of the batch with the offset, or of the first one after it.
     cdef LogSegment find_start(self, int64_t offset, int64_t* position, int64_t* base_offset):
         cdef LogSegment segment
         cdef HeaderWindow window
@@ -195,7 +195,7 @@ cdef class LogView:
             return False
         if at < window.start or at + BATCH_HEADER_SIZE > window.start + window.size:
             if window.size and at > window.start + HEADER_WINDOW:
-                wanted = BATCH_HEADER_SIZE      # large batches: the next header is no nearer
+                wanted = BATCH_HEADER_SIZE      # large batches: the next header is not near
                 if must_hurry(self):
                     segment.must_be_there(self, self.pages, at, wanted)
             window.start = at
@@ -304,7 +304,7 @@ cdef class LogView:
         self.producers.commit()
         return 0
 
-    # Up to where anybody may see records, once all replicas have them.
+    # The limit up to which records may become visible when all replicas have them.
     cdef int64_t visible_end(self) noexcept:
         if not self.shows_durable:
             return self.log_end_offset
@@ -439,7 +439,7 @@ cdef class LogView:
         forget_all(&self.hints)
 
     def slice_at(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True):
-        """(path, position, size, base offset, next offset), or None where nothing can be read."""
+        """(path, position, size, base offset, next offset), or None if nothing can be read."""
         cdef Slice out
         cdef bint out_of_range
         cdef SegmentFile file = self.locate(offset, max_offset, max_bytes, min_one, &out,
@@ -451,7 +451,7 @@ cdef class LogView:
         return file.path, out.position, out.size_bytes, out.base_offset, out.next_offset
 
     def read(self, int64_t offset, int64_t max_offset, int64_t max_bytes, bint min_one=True):
-        """The bytes of the slice at offset, and where to read on; b"" where there is nothing."""
+        """The bytes of the slice at offset, and the next offset to read; b"" if there is none."""
         cdef Slice out
         cdef bint out_of_range
         cdef bytes data
@@ -471,7 +471,7 @@ cdef class LogView:
         good = self.count_good(p, good, &order)
         if good == out.size_bytes:
             return data, out.next_offset
-        # What lies before the damage is handed out; the read that begins at it raises.
+        # The records before the damage are returned; a read that begins at it raises.
         if self.cuts == cuts:
             error = self.corrupt(self.segment_of(out.base_offset), out.position + good)
             if self.damages_found == known and self.cuts == cuts:
@@ -489,12 +489,12 @@ cdef class LogView:
         return good
 
     def note_damages(self, LogSegment segment not None, tuple damages not None):
-        """These parts of a segment are damaged; reads go round them from now on."""
+        """These parts of a segment are damaged; reads skip them from now on."""
         segment.damages = damages or None
         segment.forget_checked()
         self.damages_found += 1
         self.forget_hints()
 
     def mark_entry(self, LogSegment segment not None):
-        """Has the next batch begin an index entry: damage lies before it."""
+        """Start an index entry with the next batch, because there is damage before it."""
         segment.bytes_since_entry = self.index_interval_bytes + 1

@@ -1,7 +1,6 @@
-# What one log knows of its producers: the last five batches of each with their sequences, epochs,
-# open transactions, and which transactions were aborted. Changes are staged while an append is
-# analysed and committed after its write. It keeps no file: pack() and unpack() are for
-# kstore.log's snapshots.
+# The producers of one log: the last five batches of each with their sequences, epochs, open
+# transactions, and aborted transactions. Changes are staged while an append is analysed, and
+# committed after its write. It has no file: pack() and unpack() are for kstore.log's snapshots.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.string cimport memmove
@@ -82,7 +81,7 @@ cdef class ProducerEntry:
     cdef int16_t check_sequence(self, const BatchInfo* info) noexcept:
         cdef int32_t last
         if self.producer_epoch == -1:
-            return 0                    # nothing is known of this producer: it may go on anywhere
+            return 0                    # the producer is unknown: it may continue anywhere
         if info.producer_epoch != self.producer_epoch:
             return 0 if info.base_sequence == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER
         last = self.batches[self.count - 1].last_sequence if self.count else NO_SEQUENCE

@@ -1,5 +1,5 @@
 # One append-only file: append at the end with one write, positional reads, fdatasync and
-# truncation, each without the GIL where it may take long. It parses nothing and knows no log.
+# truncation, without the GIL if it may take long. It parses nothing and knows no log.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -27,7 +27,7 @@ cdef extern from * nogil:
     #include <fcntl.h>
     #include <sys/resource.h>
     #include <unistd.h>
-    /* Not before the disk has it: on macOS fsync() leaves it in the disk's own cache. */
+    /* Returns when the data is on disk: on macOS fsync() leaves it in the disk's cache. */
     static int kstore_sync(int fd) {
     #ifdef F_FULLFSYNC
         if (fcntl(fd, F_FULLFSYNC) == 0) return 0;
@@ -36,7 +36,7 @@ cdef extern from * nogil:
         return fdatasync(fd);
     #endif
     }
-    /* How often the calling thread has slept, for a disk or a lock; -1 where nobody counts. */
+    /* How often the calling thread has slept, for a disk or a lock; elsewhere a new number. */
     static int64_t kstore_sleeps(void) {
     #ifdef RUSAGE_THREAD
         struct rusage used;
@@ -70,11 +70,11 @@ cdef extern from "<fcntl.h>" nogil:
     int close(int fd)
 
 cdef enum:
-    RELEASE_GIL_ABOVE = 32768           # a smaller copy is cheaper than giving the GIL away
+    RELEASE_GIL_ABOVE = 32768           # a smaller copy is cheaper than releasing the GIL
     # For more in one call, the system takes larger pieces of memory. On a virtual machine these
     # often have to come from the host first: up to eight times the CPU time of the write.
     WRITTEN_AT_ONCE = 524288
-    # A file that grows gets disk space ahead, as much as it has, at most so much: a write into
+    # A growing file reserves disk space ahead, as much as its size, at most this: a write into
     # reserved space costs the file system a fifth less. Small files get none.
     RESERVE_FROM = 262144
     RESERVE_AT_MOST = 8388608
@@ -88,7 +88,7 @@ cdef enum:
     NOTED_AT_MOST = 33554432
 
 
-# Writes all of it or gives back the errno.
+# Writes all of it, or returns the errno.
 cdef int write_all(int fd, const uint8_t* data, Py_ssize_t size, int64_t position) noexcept nogil:
     cdef iovec part
     part.iov_base = <void*>data
@@ -245,7 +245,7 @@ cdef class SegmentFile:
         if self.size_bytes + size > self.allocated_bytes and self.reserves:
             self._reserve(size)
         if patient:
-            with nogil:                     # what is measured is the write, not who has the GIL
+            with nogil:                     # measures the write, not the wait for the GIL
                 sleeps = kstore_sleeps()
                 error = self._write_parts(parts, count)
                 if kstore_sleeps() == sleeps:
@@ -297,15 +297,15 @@ cdef class SegmentFile:
             self.noted_end += size
         return 0
 
-    # To where it is known to be whole. Not 0: it failed, errno tells why.
+    # Truncates to the known valid size. Not 0: it failed; see errno.
     cdef int _cut(self) noexcept:
         cdef int failed
         with nogil:
             failed = ftruncate(self.fd, self.size_bytes)
         return failed
 
-    # Disk space for this write and those that follow. A refusal is not an error: the write will
-    # tell.
+    # Reserves disk space for this write and later ones. A refusal is not an error: then the write
+    # may fail.
     cdef void _reserve(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
         cdef int failed
@@ -322,7 +322,7 @@ cdef class SegmentFile:
         else:
             self.reserves = False
 
-    # Whether a thread should ask for space now, so that the loop's next appends find it.
+    # Whether a thread should reserve space now, so that the loop's next appends have it.
     cdef bint _wants_room(self) noexcept:
         return (
             self.reserve_later is not None and self.reserves and not self.zeros_ahead
@@ -345,7 +345,7 @@ cdef class SegmentFile:
             failed = kstore_fallocate(own, start, end - start)
             close(own)
         self.allocating = False
-        # Where it was closed or cut meanwhile, some spare space stays until the file is cut again.
+        # If it was closed or cut meanwhile, some spare space stays until the file is cut again.
         if self.reserving:
             self.reserving = False
             if failed:

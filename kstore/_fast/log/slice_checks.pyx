@@ -1,9 +1,9 @@
-"""Whether a slice of a segment may be sent; what is damaged in it is made known, so that the next
-look goes round it.
+"""Whether a slice of a segment may be sent. Damage in it is recorded, so that the next lookup skips
+it.
 
 Headers are compared with their neighbours, since no checksum covers offsets and epochs. Checksums
-cost a read of what sendfile would send unread. They are checked when a reader asks again for what
-was sent before, as it does when it can't use it, or begins at a new offset.
+need a read of bytes that sendfile would send unread. They are checked when a reader fetches the
+same bytes again, as it does if it can't use them, or starts at a new offset.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -24,8 +24,8 @@ from kstore._fast.disk.page_reader import NotInMemory
 
 cdef enum:
     READ_BYTES = 262144
-    # Several groups read the end of a log, each what this process has just written: that alone is
-    # no reason to doubt it.
+    # Several groups read the end of a log, and each gets the records that this process has just
+    # written: that alone does not suggest damage.
     READERS_OF_OWN = 8
     # Readers of small slices find what they read next with one look.
     LOOK_BYTES = 262144
@@ -90,7 +90,7 @@ cdef bint is_good_in_file(
         segment.note_checked(slice.position, end)
         return True
     if slice.position >= segment.own_position or segment.was_checked(slice.position, end):
-        return True             # this process has the order of what it has written
+        return True             # this process knows the order of its own writes
     return are_headers_good(log, segment, slice)
 
 
@@ -116,8 +116,8 @@ cdef bint are_headers_good(LogView log, LogSegment segment, const Slice* slice) 
     return True
 
 
-# Where the first batch lies that has a wrong checksum or does not follow the one before it; -1:
-# all are good.
+# The position of the first batch that has a wrong checksum or does not follow the previous one; -1:
+# all are valid.
 cdef int64_t find_bad_batch(LogView log, SegmentFile file, const Slice* slice) except -2:
     cdef int64_t end = slice.position + slice.size_bytes
     cdef int64_t at = slice.position
@@ -147,7 +147,7 @@ cdef int64_t find_bad_batch(LogView log, SegmentFile file, const Slice* slice) e
         PyMem_RawFree(data)
 
 
-# The segment in which an offset is looked for, and where that look begins to read.
+# The segment to search for an offset, and the position where the search starts.
 cdef LogSegment find_place(LogView log, int64_t offset, int64_t* position):
     cdef Py_ssize_t at = max(log.segment_index(offset), <Py_ssize_t>0)
     cdef LogSegment segment = <LogSegment>log.segments[at]
@@ -223,7 +223,7 @@ cdef ColdRead bring_in(object lacking, object tell):
 
 
 def _bring_in(LogView log not None, LogSegment segment not None, str lacks, int64_t place):
-    """In a thread: what a read that must not wait has lacked."""
+    """In a thread: load the data that a read without waiting needs."""
     cdef int known = log.damages_found
     try:
         segment.file()
@@ -237,7 +237,7 @@ def _bring_in(LogView log not None, LogSegment segment not None, str lacks, int6
             log.owner.load_index(segment, place, lacks == "wrong")
     except FileNotFoundError:
         if segment in log.segments:
-            raise                       # else: it was removed, and whoever reads looks elsewhere
+            raise                       # otherwise it was removed, and the reader looks elsewhere
 
 
 # -- for the broker
@@ -246,12 +246,12 @@ def _bring_in(LogView log not None, LogSegment segment not None, str lacks, int6
 def read_or_wait(
     LogView log not None, int64_t offset, int64_t max_offset, int64_t max_bytes, ColdRead seen=None
 ):
-    """As log.read(), or what has to be brought into memory first."""
+    """As log.read(), or the data that must be loaded first."""
     return find_or_wait(log, offset, max_offset, max_bytes, seen, False)
 
 
 def locate_or_wait(LogView log not None, int64_t offset, int64_t max_offset, ColdRead seen=None):
-    """As log.slice_at() for one batch, or what has to be brought into memory first."""
+    """As log.slice_at() for one batch, or the data that must be loaded first."""
     return find_or_wait(log, offset, max_offset, 1, seen, True)
 
 

@@ -1,5 +1,5 @@
-# Group commit: of all threads that wait for the disk, one syncs for all. This is the waiting,
-# without the GIL; what a sync is, and up to where it reached, its leader says. It touches no file.
+# Group commit: one of the threads that wait for the disk syncs for all. This module only waits,
+# without the GIL; the leader does the sync and says how far it reached. It uses no file.
 
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -51,8 +51,8 @@ cdef class SyncGroup:
         pthread_mutex_unlock(&self.mutex)
         return leads
 
-    # Waits, for at most half the time that a sync takes, for as many as were there in the last
-    # round: they were woken just now and are about to come back with their next record.
+    # Waits, for at most half the time of a sync, for as many threads as in the last round: they
+    # were just woken and will soon return with their next record.
     cdef void gather(self) noexcept nogil:
         cdef timespec until
         cdef int64_t end
