@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from typing import Any
 
 from kstore.clients.compat.confluent.error import KafkaError, error_of
@@ -28,6 +29,8 @@ class StoredOffsets:
         self._consumer, self._events = consumer, events
         self.rows: dict[Pair, TopicPartition] = {}
         """The offsets of the next commit."""
+        self._latest: dict[Pair, TopicPartition] = {}
+        """What was last committed, or is being committed."""
         self._is_automatic: bool = own["enable.auto.commit"]
         self._interval_s = own["auto.commit.interval.ms"] / 1000
         self._due_s = time.monotonic() + self._interval_s
@@ -40,6 +43,7 @@ class StoredOffsets:
     def drop(self, tp: Pair) -> None:
         """The partition was revoked."""
         self.rows.pop(tp, None)
+        self._latest.pop(tp, None)
 
     def pending(self) -> list[TopicPartition]:
         """Take the offsets to commit."""
@@ -51,13 +55,17 @@ class StoredOffsets:
         self._done(rows)
 
     def commit_soon(self, rows: Collection[TopicPartition]) -> None:
-        """Commit without waiting; a later poll() calls on_commit."""
+        """Commit without waiting; a later poll() calls on_commit. If it fails, the next commit has
+        the stored offsets again, unless there is a later one or the partition was revoked.
+        """
         if not rows:
             return
-        self._done(rows)
+        taken = self._done(rows)
 
         def ended(_offsets: object, error: Exception | None) -> None:
             for row in rows:
+                if error is not None and row in taken and self._latest.get(row.pair) is row:
+                    self.rows.setdefault(row.pair, copy(row))
                 row.error = None if error is None else error_of(error)
             if error is not None:
                 _log.warning("a commit failed: %s", error)
@@ -69,11 +77,16 @@ class StoredOffsets:
         if self._on_commit is not None:
             self._events.put(lambda: self._on_commit(error, list(rows)))
 
-    def _done(self, rows: Iterable[TopicPartition]) -> None:
+    def _done(self, rows: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """These are committed, or being committed; returns those that were stored."""
+        taken: list[TopicPartition] = []
         for row in rows:
+            self._latest[row.pair] = row
             stored = self.rows.get(row.pair)
             if stored is not None and stored.offset <= row.offset:
                 del self.rows[row.pair]
+                taken.append(row)
+        return taken
 
     def commit_if_due(self) -> None:
         """The automatic commit, if it is due."""

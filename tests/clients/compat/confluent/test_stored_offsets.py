@@ -1,0 +1,75 @@
+"""Offsets that confluent-kafka's consumer stores: a commit that fails does not lose them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstore.clients.compat.confluent.model import TopicPartition
+from kstore.clients.compat.confluent.stored import StoredOffsets
+from kstore.errors import NotCoordinatorError
+
+OWN = {"enable.auto.commit": True, "auto.commit.interval.ms": 0, "on_commit": None}
+
+
+class Commits:
+    """A consumer whose commits the test answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[Any, Any]] = []
+        self.ended: list[Callable[[Any, Exception | None], None]] = []
+
+    def commit_async(self, offsets: dict[Any, Any], ended: Any) -> None:
+        """Keep a commit."""
+        self.sent.append(offsets)
+        self.ended.append(ended)
+
+
+@pytest.fixture
+def commits() -> Commits:
+    return Commits()
+
+
+def stored(commits: Commits) -> StoredOffsets:
+    """With offset 5 of t-0, whose automatic commit is under way."""
+    consumer: Any = commits
+    events: Any = None
+    made = StoredOffsets(consumer, OWN, events)
+    made.store(TopicPartition("t", 0, 5))
+    made.commit_if_due()
+    assert made.pending() == []
+    return made
+
+
+def test_a_commit_that_fails_is_tried_again_with_the_next(commits: Commits) -> None:
+    offsets = stored(commits)
+    commits.ended[0]({}, NotCoordinatorError())
+    offsets.commit_if_due()
+    assert commits.sent[1] == commits.sent[0]
+    commits.ended[1]({}, None)
+    assert offsets.pending() == []
+
+
+def test_a_commit_that_fails_late_does_not_take_a_later_one_back(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.store(TopicPartition("t", 0, 7))
+    offsets.commit_if_due()
+    commits.ended[0]({}, NotCoordinatorError())
+    commits.ended[1]({}, None)
+    assert offsets.pending() == []
+
+
+def test_a_newer_offset_is_not_replaced_by_one_that_was_not_committed(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.store(TopicPartition("t", 0, 7))
+    commits.ended[0]({}, NotCoordinatorError())
+    assert [row.offset for row in offsets.pending()] == [7]
+
+
+def test_offsets_of_revoked_partitions_are_not_committed_again(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.drop(TopicPartition("t", 0).pair)
+    commits.ended[0]({}, NotCoordinatorError())
+    assert offsets.pending() == []
