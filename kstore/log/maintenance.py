@@ -5,7 +5,6 @@ first append and sleeps when there is nothing to do.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -43,7 +42,7 @@ class Maintenance:
             self._interval = min(TICK_SECONDS, directory.flush_interval_ms / 1000)
         self._dirty: dict[LocalLog, None] = {}
         """In the order in which they were noted; changed by atomic operations, without a lock."""
-        self._unlinks: list[tuple[float, str]] = []
+        self._unlinks: deque[tuple[float, str]] = deque()
         self._sync_waits: dict[LocalLog, list[tuple[int, Callable[[], object]]]] = {}
         self._wake = threading.Event()
         self._sync_wake = threading.Event()
@@ -129,11 +128,14 @@ class Maintenance:
                 self._without_index += [(log, each) for each in segment_index.note_lost(log)]
         noted, self._dirty = self._dirty, {}
         dirty = [log for log in noted if not log.closed]
+        problem: Exception | None = None
         try:
             self.save(dirty)
-        except BaseException:
+        except BaseException as error:
             self._dirty.update(dict.fromkeys(dirty))
-            raise
+            if not isinstance(error, (OSError, LogError)):
+                raise
+            problem = error
         now = time.monotonic()
         if now - self._last_retention >= self._dir.retention_check_ms / 1000:
             self._last_retention = now
@@ -142,6 +144,8 @@ class Maintenance:
                 enforce(log, self._dir.now_ms())
                 with log.core:
                     log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
+        if problem is not None:  # after retention, which may free the space that was missing
+            raise problem
         self._unlink(now)
         self._make_indexes(now)
 
@@ -213,11 +217,18 @@ class Maintenance:
         return True
 
     def _unlink(self, now: float) -> None:
-        due = [path for when, path in self._unlinks if when <= now]
-        self._unlinks = [row for row in self._unlinks if row[0] > now]
-        for path in due:
-            with contextlib.suppress(FileNotFoundError):
-                self._dir.env.fs.unlink(path)
+        for _ in range(len(self._unlinks)):
+            row = when, path = self._unlinks.popleft()
+            try:
+                if when <= now:
+                    self._dir.env.fs.unlink(path)
+                    continue
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._unlinks.append(row)
+                raise
+            self._unlinks.append(row)
 
     def _run_syncs(self) -> None:
         while not self._stop.is_set():

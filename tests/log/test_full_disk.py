@@ -4,8 +4,12 @@ and the next try works.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import errno
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ import kstore
 from kstore.env import SystemEnv
 from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
 from kstore.log.errors import DiskFullError
+from kstore.log.local import checkpoint
 from tests.log.segments.hooked_files import HookedFiles
 
 CALLS = ("mkdir", "write_file", "create")
@@ -89,3 +94,98 @@ def test_a_log_that_could_not_be_made_leaves_nothing_behind(tmp_path: Path, call
         fs.call = "none"
         assert log_dir.log("orders").append(b"x") == 0
         assert log_dir.topic_id(log_dir.partitions()[0]) is not None
+
+
+def test_the_index_keeps_space_for_deletions(tmp_path: Path) -> None:
+    with kstore.open_log_dir(tmp_path) as log_dir:
+        for number in range(20):
+            log_dir.log("orders", number).append(b"x")
+        log_dir.maintenance.tick()
+        status = (tmp_path / ".kstore.mdb").stat()
+        room = status.st_blocks * 512 - status.st_size
+        assert room >= max(128 << 10, status.st_size // 4)
+
+
+def test_retention_runs_while_checkpoints_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open_log(
+        tmp_path, segment_bytes=1000, retention_bytes=3000, file_delete_delay_ms=0
+    ) as log:
+        maintenance = log.log_dir.maintenance
+        log.log_dir.retention_check_ms = 0
+        for _ in range(20):
+            log.append(b"x" * 400)
+
+        def full(*_: object) -> None:
+            raise DiskFullError(errno.ENOSPC, "the index is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoint, "write", full)
+            with pytest.raises(DiskFullError):
+                maintenance.tick()
+            assert log.size_bytes <= 4000
+            # The index still names these files: without them they would seem to be lost.
+            deleted = list(Path(log.path).glob("*.deleted"))
+            assert len(deleted) > 5
+        maintenance.tick()
+        assert not any(path.exists() for path in deleted)
+
+
+def test_a_file_that_cannot_be_deleted_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open_log(tmp_path) as log:
+        maintenance = log.log_dir.maintenance
+        paths = [tmp_path / f"old{number}.deleted" for number in range(3)]
+        for path in paths:
+            path.touch()
+            maintenance.unlink_later(str(path), 0)
+        unlink = log.local.env.fs.unlink
+
+        def failing(path: str) -> None:
+            if path == str(paths[0]):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            unlink(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(log.local.env.fs, "unlink", failing, raising=False)
+            with pytest.raises(OSError, match="error"):
+                maintenance._unlink(float("inf"))
+        maintenance._unlink(float("inf"))
+        assert not any(path.exists() for path in paths)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can't be mounted by this user here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_retention_frees_a_full_disk(small_disk: Path) -> None:
+    with kstore.open_log_dir(
+        small_disk / "data", segment_bytes=1_000_000, file_delete_delay_ms=0
+    ) as log_dir:
+        log, maintenance = log_dir.log("large"), log_dir.maintenance
+        for _ in range(30):
+            log.append(os.urandom(200_000))
+        for number in range(100):  # so much that the index must grow for the next checkpoint
+            log_dir.log("small", number).append(b"x")
+        with pytest.raises(DiskFullError):
+            _ = [log.append_many([bytes(900)] * 1000) for _ in range(10)]
+        with (small_disk / "other").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)) == 4096:
+                pass
+        log.configure(dataclasses.replace(log.local.config, retention_bytes=2_000_000))
+        log_dir.retention_check_ms = 0
+        for _ in range(2):  # the first one deletes, the second one removes the files
+            maintenance.tick()
+        log.append_many([bytes(900)] * 1000)

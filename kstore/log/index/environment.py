@@ -8,10 +8,12 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import lmdb
 
+from kstore._fast.log.segment_file import SegmentFile
 from kstore.log.errors import storage_error
 from kstore.log.index.lmdb_check import find_damage, move_aside
 from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
@@ -24,6 +26,7 @@ _FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
 # Up to this size every page is checked before each opening. A larger one that its writer closed is
 # trusted, apart from its roots. Checking costs some 1.5 ms per MiB.
 _ALWAYS_CHECKED_BYTES = 32 << 20
+_LEAST_ROOM_BYTES = 256 << 10
 _REPLACEMENTS = 3  # in one write: otherwise the disk itself is at fault
 # LMDB's errors for a damaged page. All others (a full disk, for example) may be temporary.
 DAMAGE = (
@@ -138,8 +141,23 @@ class SharedEnvironment:
         )
         if create:
             env.reader_check()
+            self._keep_room()
         self._inode = os.stat(self.path).st_ino
         self.env = env
+
+    def _keep_room(self) -> None:
+        """Reserve disk space behind the file. On a full disk a deletion needs it: files are removed
+        when the index has forgotten them.
+        """
+        status = os.stat(self.path)
+        room = status.st_blocks * 512 - status.st_size
+        wanted = max(_LEAST_ROOM_BYTES, status.st_size // 2)
+        if room < wanted // 2:
+            with suppress(OSError):
+                file = SegmentFile(self.path, writable=True, create=False)
+                file.share()  # closing it does not give the space back
+                file.preallocate(status.st_size + wanted)
+                file.close()
 
     # -- damage
 
@@ -233,7 +251,9 @@ class SharedEnvironment:
         while True:
             try:
                 with env.begin(write=True) as transaction:
-                    return do(transaction)
+                    result = do(transaction)
+                self._keep_room()
+                return result
             except lmdb.MapFullError:
                 env.set_mapsize(env.info()["map_size"] * 2)
             except lmdb.MapResizedError:
