@@ -17,7 +17,7 @@ from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer
 from kstore.pipeline.sink.stager import Stager
 from kstore.pipeline.sink.staging import JOURNAL, data_leaders, ensure_topic, topic_of
 from kstore.pipeline.sink.written import Written
-from kstore.pipeline.worker_process import spare_imports
+from kstore.pipeline.worker_process import keep_memory, spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["Task", "check_brokers"]
@@ -68,6 +68,7 @@ class Task:
         return made
 
     def _stage_rows(self, made: Written, places: _Places, batches: Iterable[Any]) -> None:
+        keep_memory()
         attempt = os.urandom(16)
         settings = producer_settings(self._settings)
         with Stager(settings, topic_of(self.sink)) as stager:

@@ -1,9 +1,10 @@
-"""What a worker imported is spared by garbage collection; what comes later is collected. Its
-PipelineErrors reach the user without a traceback.
+"""What a worker imported is spared by garbage collection; what comes later is collected. Memory
+that was freed is used again. PipelineErrors reach the user without a traceback.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -81,3 +82,30 @@ def test_only_a_worker_s_pipeline_error_hides_the_traceback(
     with pytest.raises(type(error)):
         list(getattr(Reader(), name)(error))
     assert os.environ["SPARK_HIDE_TRACEBACK"] == ("1" if hides else "")
+
+
+_ROUNDS = """
+import resource
+from kstore.pipeline.worker_process import keep_memory
+
+if KEEP:
+    keep_memory()
+for _ in range(20):
+    buffers = [letter * (4 << 20) for letter in [b"x"] * 10]
+    del buffers
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+
+
+def test_freed_memory_is_kept() -> None:
+    if not hasattr(ctypes.CDLL(None), "mallopt"):
+        pytest.skip("this allocator cannot be told to keep memory")
+    given, kept = (_pages_given(keep=keep) for keep in (False, True))
+    assert given > kept + 10 * 10 * 4 * 256, "half of the rounds' pages"
+
+
+def _pages_given(*, keep: bool) -> int:
+    """How often the system gives pages to a process that uses 40 MB in rounds."""
+    script = _ROUNDS.replace("KEEP", str(keep))
+    command = [sys.executable, "-c", script]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
