@@ -123,6 +123,7 @@ class Controller(RuleBasedStateMachine):
     @rule(node=nodes)
     def shut_down(self, node: int) -> None:
         if node in self.registered:
+            self._hear()
             self.state = self.state.with_leaving(node, self.registered[node].epoch)
             for name in self.state.topics:
                 self._take(events.after_brokers_changed(self.state, name, INDEXES))
@@ -134,6 +135,7 @@ class Controller(RuleBasedStateMachine):
     @rule(node=nodes, place=places)
     def fail_replica(self, node: int, place: tuple[str, int]) -> None:
         if node in self.registered:
+            self._hear()
             self.state = self.state.with_offline(node, {place})
             self._take(events.after_brokers_changed(self.state, place[0], INDEXES))
 
