@@ -25,6 +25,8 @@ JOBS = min(4, os.cpu_count() or 1)
 FAST = Path("kstore/_fast")
 LOOPS = {"record", "clients"}
 """Rooms with loops over records, which -O3 makes a tenth faster; the others only grow by it."""
+WAITS = {"disk", "queue", "shared", "shares"}
+"""Rooms whose time goes into system calls and locks."""
 # Commands that only look at the sources: they need no C code, and no Cython either.
 COLLECTING = {"sdist", "egg_info", "dist_info", "clean"} & set(sys.argv)
 
@@ -33,6 +35,8 @@ def _optimization(source: Path) -> str:
     """How the compiler optimizes what a .pyx becomes."""
     if DEBUG or ASAN:
         return "-O0" if DEBUG else "-O1"
+    if source.parent.name in WAITS:
+        return "-Os"
     return "-O3" if source.parent.name in LOOPS else "-O2"
 
 
