@@ -43,6 +43,7 @@ NAMED = re.compile(
     ["']([\w+/=.-]{16,})["']"""
 )
 """What has the name of a secret, and a long value in quotes: one if it looks random."""
+JAVA_CLASS = re.compile(r"(?:[a-z]+\.)+[A-Z][A-Za-z]+")
 RANDOM_BITS = 4.0
 """Bits per character from which a value looks random: words have fewer."""
 
@@ -126,7 +127,7 @@ def found_secrets(content: str) -> Iterator[tuple[str, int]]:
         for match in pattern.finditer(content):
             yield what, content.count("\n", 0, match.start()) + 1
     for match in NAMED.finditer(content):
-        if bits_per_character(match[1]) >= RANDOM_BITS:
+        if bits_per_character(match[1]) >= RANDOM_BITS and not JAVA_CLASS.fullmatch(match[1]):
             yield "a value that looks like a secret", content.count("\n", 0, match.start()) + 1
 
 
