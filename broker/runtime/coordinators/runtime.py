@@ -29,6 +29,8 @@ __all__ = ["Coordinator", "CoordinatorPartition", "LazyCoordinator", "watch_lead
 LOGGER = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
 """The pause after a failed write before the log is replayed."""
+LOAD_AGAIN_SECONDS = 30.0
+"""The pause after a load that the disk has failed."""
 LOAD_WAIT_SECONDS = 1.0
 """How long a request to find a coordinator may wait for a partition to load."""
 
@@ -47,6 +49,8 @@ class CoordinatorPartition:
         self.loading: asyncio.Task[None] | None = None
         self.when_ahead: Callable[[], object] = self.close
         """Replaces this object if its state is ahead of its log."""
+        self.when_unreadable: Callable[[], object] = self.close
+        """Replaces this object later if its log could not be read."""
 
     @property
     def log(self) -> Log:
@@ -63,7 +67,8 @@ class CoordinatorPartition:
             self.when_ahead()
 
     async def load(self, reading: asyncio.Lock) -> None:
-        """Replay the log; a bad record makes the partition unavailable.
+        """Replay the log; a bad record makes the partition unavailable. After an error of the disk
+        it is loaded again later.
 
         Records of the former leader count once the followers have them, too.
         """
@@ -73,9 +78,11 @@ class CoordinatorPartition:
             await self.writer.committed(self.place)
             async with reading:
                 await self.replay_log()
-        except (ValueError, LogError, KafkaError) as error:
+        except (ValueError, OSError, LogError, KafkaError) as error:
             self.error_code = ErrorCode.NOT_COORDINATOR
             LOGGER.error("%s can't be loaded: %s", self.place, error)
+            if isinstance(error, OSError | LogError):
+                self.when_unreadable()
             return
         # In the same turn of the loop as the last record, so none is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -154,6 +161,7 @@ class Coordinator(Generic[P]):
         self._by_index.update(made)
         for partition in sorted(made.values(), key=_log_bytes):
             partition.when_ahead = partial(self._replace_later, partition)
+            partition.when_unreadable = partial(self._replace_later, partition, LOAD_AGAIN_SECONDS)
             partition.loading = self.spawn(self._load(partition))
         if made and not self._begun:
             self._begun = True
@@ -165,8 +173,8 @@ class Coordinator(Generic[P]):
         if partition.error_code == ErrorCode.NONE:
             self.load_us.record((perf_counter_ns() - began_ns) // 1000)
 
-    def _replace_later(self, partition: P) -> None:
-        self.loop.call_later(RELOAD_SECONDS, self._replace, partition)
+    def _replace_later(self, partition: P, pause_s: float = RELOAD_SECONDS) -> None:
+        self.loop.call_later(pause_s, self._replace, partition)
 
     def _replace(self, partition: P) -> None:
         index = partition.place.partition
