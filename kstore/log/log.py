@@ -5,12 +5,12 @@ LogCore has the code that runs per batch, LocalLog the shared state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.log.append_plan import AppendInfo
 from kstore._fast.log.log_core import Appender
 from kstore.items import Items, check_items
-from kstore.log.errors import told
 from kstore.log.local.durability import sync_until
 from kstore.log.local.local_log import LocalLog
 from kstore.log.readable_log import ReadableLog
@@ -285,15 +285,14 @@ class Log(ReadableLog, Appender):
         has what was not removed by then.
         """
         self.local.check_keeper()
-        self._settle()
-        end = truncation.truncate(self.local, offset)
+        with self._settled():
+            end = truncation.truncate(self.local, offset)
         self._cut_queues(end)
         return end
 
-    def _settle(self) -> None:
-        if self.local.directory.flush_policy is FlushPolicy.ALWAYS:
-            with told(f"truncating {self.topic_partition}"):
-                self.log_dir.journal.settle()
+    def _settled(self) -> AbstractContextManager[None]:
+        always = self.local.directory.flush_policy is FlushPolicy.ALWAYS
+        return self.log_dir.journal.settled() if always else nullcontext()
 
     def _cut_queues(self, end_offset: int) -> None:
         # Imported here, because most logs do not use it.
@@ -330,8 +329,8 @@ class Log(ReadableLog, Appender):
     def restart(self, offset: int) -> None:
         """Remove every record. The log is then empty and begins at ``offset``."""
         self.local.check_keeper()
-        self._settle()
-        truncation.restart(self.local, offset)
+        with self._settled():
+            truncation.restart(self.local, offset)
         self._cut_queues(offset)
 
     @property

@@ -9,15 +9,17 @@ appended.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kstore.log.errors import CursorInUseError, QueueStateError
+from kstore.log.errors import LogError
 from kstore.log.segments.segment_names import CURSORS_FOLDER, QUEUE_PREFIX
 
 if TYPE_CHECKING:
+    from logging import Logger
+
     from kstore.log.cursors.committed_offsets import CommittedOffsets
     from kstore.log.log import Log
 
@@ -44,34 +46,46 @@ def cut_positions(log: Log, offsets: CommittedOffsets, cursors: Iterable[str]) -
     names = log.local.env.fs.listdir(log.path)
     if any(name.startswith(QUEUE_PREFIX) for name in names):
         for name in log.queues():
-            _cut_queue(log, name)
+            with _told(log, f"the position of queue {name!r} was not checked"):
+                _cut_queue(log, name)
     for name in cursors:
-        _cut_cursor(log, offsets, name)
+        with _told(log, f"the position of cursor {name!r} was not checked"):
+            _cut_cursor(log, offsets, name)
+
+
+@contextmanager
+def _told(log: Log, what: str) -> Iterator[None]:
+    """Log an error: one file must not keep the log from opening. Whoever uses it gets the error."""
+    try:
+        yield
+    except (LogError, OSError, ValueError) as error:
+        _logger().warning("%s: %s: %s", log.topic_partition, what, error)
 
 
 def _cut_queue(log: Log, name: str) -> None:
     from kstore.log.queue.queue_files import open_table
 
-    with suppress(QueueStateError):  # whoever opens the queue gets the error
-        open_table(log, name).close()
+    open_table(log, name).close()
 
 
 def _cut_cursor(log: Log, offsets: CommittedOffsets, name: str) -> None:
     file = offsets.file(name, log.topic_partition)
-    try:
-        found = file.load()
-        if found is None or found.offset <= log.log_end_offset:
-            return
-        file.acquire()
-        try:
-            file.store(log.log_end_offset, found.metadata, offsets.now_ms())
-        finally:
-            file.release()
-    except CursorInUseError:
+    found = file.load()
+    end = log.log_end_offset
+    if found is None or found.offset <= end or file.is_taken():  # taken: the group's commit counts
         return
+    file.acquire()
+    try:
+        file.store(end, found.metadata, offsets.now_ms())
+    finally:
+        file.release()
+    _logger().warning(
+        "%s: cursor %r was at offset %d, and records before it are lost: it continues at %d",
+        log.topic_partition, name, found.offset, end,
+    )  # fmt: skip
+
+
+def _logger() -> Logger:
     from logging import getLogger
 
-    getLogger("kstore.log").warning(
-        "%s: cursor %r was at offset %d, and records before it are lost: it continues at %d",
-        log.topic_partition, name, found.offset, log.log_end_offset,
-    )  # fmt: skip
+    return getLogger("kstore.log")

@@ -5,10 +5,11 @@ first append and sleeps when there is nothing to do.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kstore._fast.log.log_segment import LogSegment
@@ -128,25 +129,26 @@ class Maintenance:
                 self._without_index += [(log, each) for each in segment_index.note_lost(log)]
         noted, self._dirty = self._dirty, {}
         dirty = [log for log in noted if not log.closed]
-        problem: Exception | None = None
+        problems: list[Exception] = []
+        unsaved = {log.path for log in dirty}
         try:
-            self.save(dirty)
+            unsaved = self._save_what_can_be(dirty, problems)
         except BaseException as error:
             self._dirty.update(dict.fromkeys(dirty))
             if not isinstance(error, (OSError, LogError)):
                 raise
-            problem = error
+            problems.append(error)
         now = time.monotonic()
         if now - self._last_retention >= self._dir.retention_check_ms / 1000:
             self._last_retention = now
             for log in self._open_logs():
-                log.check_writable()
-                enforce(log, self._dir.now_ms())
-                with log.core:
-                    log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
-        if problem is not None:  # after retention, which may free the space that was missing
-            raise problem
-        self._unlink(now)
+                try:
+                    self._enforce(log)
+                except (OSError, LogError) as error:  # of this log; the others may free space
+                    problems.append(error)
+        self._unlink(now, unsaved)
+        if problems:  # after retention, which may free the space that was missing
+            raise problems[0]
         self._make_indexes(now)
 
     def share(self, look_after: Callable[[], None]) -> None:
@@ -169,9 +171,39 @@ class Maintenance:
             if not log.closed and segment in log.core.segments:
                 segment_index.load_whole(log, segment)
 
+    def _enforce(self, log: LocalLog) -> None:
+        log.check_writable()
+        enforce(log, self._dir.now_ms())
+        with log.core:
+            log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
+
+    def _save_what_can_be(self, logs: list[LocalLog], problems: list[Exception]) -> set[str]:
+        """As `save`, without logs that fail; they are tried again. Returns their folders."""
+        points, unsaved = [], set()
+        for count, log in enumerate(logs):
+            try:
+                points.append(self._point_of(log))
+            except (OSError, LogError) as error:
+                self._dirty[log] = None
+                unsaved.add(log.path)
+                problems.append(error)
+            if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
+                time.sleep(0.001)
+        if points:
+            checkpoint.write(self._dir.index, points)
+        return unsaved
+
+    def _point_of(self, log: LocalLog, *, closing: bool = False) -> checkpoint.Checkpoint:
+        """Sync what the flush policy requires; the log's state for a checkpoint."""
+        log.swapping.try_to_settle()
+        if closing or self._must_flush(log):
+            durability.sync_until(log, log.core.log_end_offset)
+        else:
+            durability.sync_sealed(log)
+        return checkpoint.capture(log, closing=closing)
+
     def save(self, logs: Iterable[LocalLog], *, closing: bool = False) -> None:
         """Sync what the flush policy requires, then write checkpoints."""
-        points = []
         logs = list(logs)
         if not self._dir.keeper:
             for log in logs:
@@ -179,15 +211,7 @@ class Maintenance:
             return
         if closing and len(logs) > SYNCS_AT_ONCE and not self.at_exit:
             self._sync_together(logs)
-        for count, log in enumerate(logs):
-            log.swapping.try_to_settle()
-            if closing or self._must_flush(log):
-                durability.sync_until(log, log.core.log_end_offset)
-            else:
-                durability.sync_sealed(log)
-            points.append(checkpoint.capture(log, closing=closing))
-            if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1 and not closing:
-                time.sleep(0.001)
+        points = [self._point_of(log, closing=closing) for log in logs]
         if points:
             checkpoint.write(self._dir.index, points)
 
@@ -216,11 +240,14 @@ class Maintenance:
         log.disk.flushed_at = now
         return True
 
-    def _unlink(self, now: float) -> None:
+    def _unlink(self, now: float, unsaved: Collection[str] = ()) -> None:
+        """Delete the files that are due, except in the folders of ``unsaved`` logs: the index still
+        names them, and without them their records would seem to be lost.
+        """
         for _ in range(len(self._unlinks)):
             row = when, path = self._unlinks.popleft()
             try:
-                if when <= now:
+                if when <= now and os.path.dirname(path) not in unsaved:
                     self._dir.env.fs.unlink(path)
                     continue
             except FileNotFoundError:

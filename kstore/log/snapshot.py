@@ -10,8 +10,9 @@ import fcntl
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.env import sync_dir
@@ -70,17 +71,16 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
             raise SnapshotError(f"{target} is not empty: take the snapshot to a new folder")
         os.makedirs(target, PRIVATE_FOLDER, exist_ok=True)
         rows = sorted(logs, key=lambda log: log.local.name)
-        with ExitStack() as locks:
-            for log in rows:
-                locks.enter_context(log.local.swapping)  # in this process, segments stay
-            parts = _share_logs(rows, directory, target)
         try:
+            with ExitStack() as locks:
+                for log in rows:
+                    locks.enter_context(log.local.swapping)  # in this process, segments stay
+                parts = _share_logs(rows, directory, target)
             for part in parts:
                 _complete(part, target)  # takes long: closing a log waits for its lock
         finally:
-            for part in parts:
-                with suppress(FileNotFoundError):
-                    os.unlink(_held(part, target))
+            for path in Path(target).glob(f"*/*{CLEANED}"):
+                path.unlink(missing_ok=True)
         _sync_folder(target)
 
 

@@ -17,8 +17,9 @@ import pytest
 import kstore
 from kstore.env import SystemEnv
 from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
-from kstore.log.errors import DiskFullError
-from kstore.log.local import checkpoint
+from kstore.log.errors import DiskFullError, LogStorageError
+from kstore.log.local import checkpoint, durability
+from kstore.log.local.local_log import LocalLog
 from tests.log.segments.hooked_files import HookedFiles
 
 CALLS = ("mkdir", "write_file", "create")
@@ -130,6 +131,50 @@ def test_retention_runs_while_checkpoints_fail(
             assert len(deleted) > 5
         maintenance.tick()
         assert not any(path.exists() for path in deleted)
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_retention_frees_what_it_can_where_one_log_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocate: bool
+) -> None:
+    """The disk is full: nothing can be reserved; and one log cannot be synced."""
+    with kstore.open_log_dir(
+        tmp_path, segment_bytes=1000, file_delete_delay_ms=0, retention_ms=0,
+        preallocate=preallocate,
+    ) as log_dir:  # fmt: skip
+        logs = [log_dir.log(name) for name in ("a", "b", "c")]
+        for log in logs:
+            for _ in range(10):
+                log.append(b"x" * 400, None, 1)
+        first = logs[0]
+        sync = durability.sync_sealed
+
+        def failing(log: LocalLog) -> None:
+            if log is first.local:
+                raise LogStorageError(errno.EIO, "it cannot be synced")
+            sync(log)
+
+        monkeypatch.setattr(durability, "sync_sealed", failing)
+        log_dir.retention_check_ms = 0
+        for _ in range(2):
+            with pytest.raises(LogStorageError, match="cannot be synced"):
+                log_dir.maintenance.tick()
+        assert [log.size_bytes for log in logs] == [0, 0, 0]
+        assert [any(Path(log.path).glob("*.deleted")) for log in logs] == [True, False, False]
+        monkeypatch.setattr(durability, "sync_sealed", sync)
+        log_dir.maintenance.tick()
+        assert not any(tmp_path.rglob("*.deleted"))
+
+
+def test_an_index_that_is_deleted_while_it_is_used(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path) as log:
+        log.append(b"x")
+        for file in tmp_path.glob(".kstore.mdb"):
+            file.unlink()
+        log.log_dir.maintenance.tick()
+        log.append(b"y")
+    with kstore.open_log(tmp_path) as log:
+        assert log.log_end_offset == 2
 
 
 def test_a_file_that_cannot_be_deleted_is_tried_again(

@@ -4,6 +4,7 @@ appended afterwards is skipped.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -144,3 +145,57 @@ def test_a_backup_has_positions_from_before_its_logs_end(
         assert copy.log_end_offset == 10
         assert queue_floors(copy) == [10]
         assert (copy.cursor("reader").committed or 0) <= 10
+
+
+def test_a_cut_of_a_queue_is_durable_before_new_records(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a second power loss would bring back what was taken."""
+    _no_index(lost, monkeypatch)
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    with kstore.open_log(lost) as log:
+        assert "queue.mailer" in synced
+        synced.clear()
+        log.append_many(NEW)
+        _drain(log.queue("mailer"))
+        log.truncate(5)
+        assert "queue.mailer" in synced
+
+
+@pytest.mark.parametrize("bad", ["queue.not a name", "queue.folder", "cursor"])
+def test_a_bad_file_does_not_keep_the_others_from_being_checked(
+    lost: Path, bad: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if bad == "queue.folder":
+        (lost / "log-0" / bad).mkdir()
+    elif bad == "cursor":
+        (cursor,) = (lost / ".cursors").iterdir()
+        newer = cursor.with_name("log-0:newer")
+        newer.write_bytes(b"KCUS" + cursor.read_bytes()[4:])
+    else:
+        (lost / "log-0" / bad).write_bytes(b"?")
+    _no_index(lost, monkeypatch)
+    with kstore.open_log(lost) as log:
+        log.append_many(NEW)
+        assert _drain(log.queue("mailer")) == NEW
+        assert log.cursor("reader").committed == 5
+    assert "was not checked" in caplog.text
+
+
+def test_a_cursor_that_a_group_took_over_is_left_to_the_group(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kstore.open_log(lost) as log:
+        log.log_dir.committed_offsets.give_to_groups()
+        log.log_dir.committed_offsets._groups.commit("reader", log.topic_partition, None)
+        assert log.cursor("reader").committed is None
+    _no_index(lost, monkeypatch)
+    with kstore.open_log(lost) as log:
+        assert log.cursor("reader").committed is None

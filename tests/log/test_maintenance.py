@@ -31,14 +31,17 @@ class Saving(Maintenance):
     def _start(self, name: str, run: Any) -> None:
         pass
 
-    def save(self, logs: Any, *, closing: bool = False) -> None:
+    def _save_what_can_be(self, logs: Any, problems: list[Exception]) -> set[str]:
         self.saved += logs
         if self.problem is not None:
             raise self.problem
+        return set()
 
 
 class FakeLog:
     """A log that is open; asked for that, it lets another thread note a log."""
+
+    path = "log-0"
 
     def __init__(self, maintenance: Maintenance, notes: FakeLog | None = None) -> None:
         self.maintenance = maintenance

@@ -330,7 +330,7 @@ cdef class LeaseTable(LeaseFile):
         self.dead_fd = fd
 
     cdef int bury(self, int64_t offset, int deliveries, int64_t wall_ms, bytes reason) except -1:
-        """Write it down first: a kill here leaves a message that is not done, and no entry."""
+        """Write it down first: a kill, or a power loss, leaves a message that is not done."""
         cdef DeadEntry entry
         cdef kstore_slot* slot = &self.slots[offset & (self.capacity - 1)]
         cdef ssize_t size
@@ -342,6 +342,7 @@ cdef class LeaseTable(LeaseFile):
         size = pwrite(self.dead_fd, &entry, sizeof(entry), self.head.dead * sizeof(entry))
         if size != sizeof(entry):
             raise OSError(errno, os.strerror(errno) if size < 0 else "a short write")
+        os.fsync(self.dead_fd)              # before the slot can reach the disk
         self.count_out(state_of(slot.word, offset))
         self.put(offset, DONE, 0, 0, 0)
         self.head.dead += 1

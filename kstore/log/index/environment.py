@@ -149,11 +149,11 @@ class SharedEnvironment:
         """Reserve disk space behind the file. On a full disk a deletion needs it: files are removed
         when the index has forgotten them.
         """
-        status = os.stat(self.path)
-        room = status.st_blocks * 512 - status.st_size
-        wanted = max(_LEAST_ROOM_BYTES, status.st_size // 2)
-        if room < wanted // 2:
-            with suppress(OSError):
+        with suppress(OSError):
+            status = os.stat(self.path)
+            room = status.st_blocks * 512 - status.st_size
+            wanted = max(_LEAST_ROOM_BYTES, status.st_size // 2)
+            if room < wanted // 2:
                 file = SegmentFile(self.path, writable=True, create=False)
                 file.share()  # closing it does not give the space back
                 file.preallocate(status.st_size + wanted)

@@ -274,13 +274,15 @@ class LocalLog:
 
     # -- segments
 
-    def roll_for_append(self, base_offset: int) -> None:
-        """Seal the active segment and start one at ``base_offset``. The core's lock is held."""
+    def roll_for_append(self, base_offset: int, *, reserves: bool = True) -> None:
+        """Seal the active segment and start one at ``base_offset``, with disk space if the settings
+        say so and it ``reserves``. The core's lock is held.
+        """
         core = self.core
         # First: only the newest segment's file may be longer than its data.
         core.active.handle_or_open().give_back()
         segment = self.new_segment(base_offset)
-        if self.config.preallocate:
+        if self.config.preallocate and reserves:
             segment.handle_or_open().preallocate(self.config.segment_bytes)
         if core.producers.any_seen:
             self.unsaved.snapshots[base_offset] = core.producers.pack()

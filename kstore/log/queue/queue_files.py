@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kstore._fast.queue.lease_file import LeaseFileError
 from kstore._fast.queue.lease_table import LeaseTable
+from kstore._fast.record.crc32c import checksum as crc32c
 from kstore.items import check_name
 from kstore.log.errors import QueueStateError, told
 from kstore.log.index.index_store import boot_id
@@ -32,7 +33,7 @@ DEAD_SUFFIX = ".dead"
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 FLOOR_AT = 56  # in the state file; see kstore/_fast/queue/lease_file.pxd
 _COUNTS = struct.Struct("=q24xq")  # the floor, and the number of dead letters
-_DEAD_ENTRY = struct.Struct("=q120x")  # a dead letter's offset; see lease_table.pyx
+_DEAD_ENTRY = struct.Struct("=q116xI")  # a dead letter's offset, and a checksum; see lease_table
 
 
 class QueueFolder(Protocol):
@@ -82,8 +83,17 @@ def open_table(log: QueueFolder, name: str) -> LeaseTable:
     taken = table.next_offset
     # In this order: other processes may append and take messages meanwhile.
     if not log.read_only and taken > log.log_end_offset:
-        table.cut_at(log.log_end_offset)
+        _cut(log, name, table, log.log_end_offset)
     return table
+
+
+def _cut(log: QueueFolder, name: str, table: LeaseTable, end_offset: int) -> None:
+    """Durable before new records get the offsets: otherwise a power loss would bring the old state
+    back, in which these offsets are done.
+    """
+    table.cut_at(end_offset)
+    with open(os.path.join(log.path, QUEUE_PREFIX + name), "rb") as file:
+        os.fsync(file.fileno())
 
 
 def dead_path(log: QueueFolder, name: str) -> str:
@@ -112,9 +122,12 @@ def queue_floors(log: QueueFolder) -> list[int]:
             file.seek(FLOOR_AT)
             floor, dead = _COUNTS.unpack(file.read(_COUNTS.size))
         with suppress(FileNotFoundError), open(dead_path(log, name), "rb") as file:
-            entries = file.read(dead * _DEAD_ENTRY.size)
-            whole = len(entries) // _DEAD_ENTRY.size * _DEAD_ENTRY.size
-            floor = min([floor, *(each for (each,) in _DEAD_ENTRY.iter_unpack(entries[:whole]))])
+            for _ in range(dead):
+                entry = file.read(_DEAD_ENTRY.size)
+                if len(entry) == _DEAD_ENTRY.size:
+                    offset, checksum = _DEAD_ENTRY.unpack(entry)
+                    if checksum == crc32c(entry[:-4]):
+                        floor = min(floor, offset)
         floors.append(floor)
     return floors
 
@@ -125,7 +138,8 @@ def cut_queues(log: QueueFolder, end_offset: int) -> None:
     """
     for name in queue_names(log):
         table = open_table(log, name)
-        table.cut_at(end_offset)
+        if table.next_offset > end_offset:
+            _cut(log, name, table, end_offset)
         table.close()
 
 

@@ -32,7 +32,7 @@ def enforce(log: LocalLog, now_ms: int) -> int:
             count = max(count, _before_start(log))
             segments = log.core.segments[:count]
             if count and count == len(log.core.segments):
-                log.roll_for_append(log.core.log_end_offset)
+                log.roll_for_append(log.core.log_end_offset, reserves=False)  # the disk may be full
             _drop_first(log, segments)
         remove_dropped(log)
     return count

@@ -161,13 +161,15 @@ class Journal:
         """Everything is done."""
         self._open().overwrite(bytes(_HEAD.size), 0)
 
-    def settle(self) -> None:
-        """Make it durable that everything is done: offsets will be assigned again, and a power loss
-        must not bring back the records that had them.
+    @contextlib.contextmanager
+    def settled(self) -> Iterator[None]:
+        """In this context no transaction is decided, and it is durable that all are done: offsets
+        will be assigned again, and a power loss must not bring back the records that had them.
         """
-        if os.path.exists(os.path.join(self._directory, JOURNAL_NAME)):
-            with self.mine():
+        with self.mine():
+            if os.path.exists(os.path.join(self._directory, JOURNAL_NAME)):
                 self._open().sync()
+            yield
 
     def _open(self) -> SegmentFile:
         if self._file is None:

@@ -199,7 +199,7 @@ class Transaction:
         journal = self._dir.journal
         try:
             journal.write(parts, durable=self._always)
-        except OSError:
+        except BaseException:
             if not journal.take_back(durable=self._always):
                 # Whoever opens the logs next finds what is decided.
                 _stop([log for log, _data in made])
@@ -214,8 +214,10 @@ class Transaction:
             for log, data in made:
                 self._results[log.name] = log.core.append_buffer(data, 0, "replica")
                 left.remove(log)
-        except (OSError, errors.LogError) as error:
+        except BaseException as error:
             _stop(left)
+            if not isinstance(error, (OSError, errors.LogError)):
+                raise
             names = ", ".join(str(log.topic_partition) for log in left)
             raise errors.LogStorageError(
                 getattr(error, "errno", None) or 0,

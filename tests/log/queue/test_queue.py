@@ -198,6 +198,17 @@ def test_dead_letters_are_not_done(tmp_path: Path) -> None:
         assert queue.forget_dead_letters() == 0
 
 
+def test_a_damaged_dead_letter_keeps_nothing(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path, segment_bytes=1000) as log:
+        queue = log.queue("mailer")
+        queue.put_many(numbers(0, 100))
+        for message in queue.get_many(100, 0):
+            message.reject() if message.offset == 0 else message.ack()
+        dead = Path(log.path) / "queue.mailer.dead"
+        dead.write_bytes(bytes(dead.stat().st_size))
+        assert queue.delete_done() == 100
+
+
 def test_a_message_that_dies_during_a_redrive_stays(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from kstore.log import (
     open_log_dir,
 )
 from kstore.log.transactions import transaction
-from kstore.log.transactions.journal import JOURNAL_NAME, pending_parts
+from kstore.log.transactions.journal import JOURNAL_NAME, Journal, pending_parts
 from kstore.types import Header
 from tests.log.handling import values
 
@@ -198,6 +198,27 @@ class _Failing:
         if self.once:
             self.method = ""
         raise OSError(errno.EIO, "the disk failed")
+
+
+def test_an_interrupted_journal_leaves_all_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_log_dir(tmp_path) as logs:
+        a, b = logs.log("a"), logs.log("b")
+        write = Journal.write
+
+        def interrupted(journal: Journal, *arguments: Any, **settings: Any) -> None:
+            write(journal, *arguments, **settings)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Journal, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt), logs.transaction() as t:  # noqa: PT012
+            t.append(a, b"interrupted")
+            t.append(b, b"interrupted")
+        monkeypatch.setattr(Journal, "write", write)
+        a.append(b"other")
+    with open_log_dir(tmp_path) as logs:
+        assert (values(logs.log("a")), values(logs.log("b"))) == ([b"other"], [])
 
 
 @pytest.mark.parametrize("method", ["overwrite", "append", "sync"])
