@@ -207,7 +207,7 @@ def test_what_is_lost_from_sealed_segments_is_fetched_again(
     # A follower hears of the high watermark a little later.
     until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
     told = (cluster.folder / "broker2" / "kstore.err").read_text().splitlines()
-    again = [row for row in told if f"{topic}-0: offsets" in row and "written again, from" in row]
+    again = [row for row in told if f"{topic}-0: offsets" in row and "copied again, from" in row]
     assert len(again) == 2
     cluster.wait_for_isr(topic, (1, 2, 3))
 

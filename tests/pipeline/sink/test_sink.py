@@ -111,7 +111,7 @@ def test_settings_of_clients_are_passed_through(
         ("'v' as value", {"topic": "t", "kafka.lingerms": "1"}, "did you mean linger.ms"),
         ("'v' as value", {"topic": "t", "kafka.transactional.id": "x"}, "does not go with a sink"),
         ("'v' as value", {"topic": "t", "kstore.delivery": "twice"}, "exactly-once or at-least"),
-        ("'v' as value", {"topic": "t", "kstore.writeId": "x"}, "Set both or none"),
+        ("'v' as value", {"topic": "t", "kstore.writeId": "x"}, "Set both or neither"),
         ("'v' as value, -1 as partition", {"topic": "t"}, "partition is -1"),
         ("'v' as value, 99 as partition", {"topic": "t"}, "Correct the rows' column partition"),
         ("cast(null as string) as topic, 'v' as value", {}, "topic is null"),

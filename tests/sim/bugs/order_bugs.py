@@ -9,8 +9,8 @@ import kstore.broker.runtime.controller.preparing as preparing
 import kstore.broker.runtime.replication.counts as counts
 import kstore.broker.state.groups.consumer.ordered_expansion as ordered_expansion
 import kstore.broker.state.groups.coordinator.coordinator_shard as coordinator_shard
-import kstore.broker.state.groups.offsets as offsets
 from kstore.broker.runtime.controller.retired import RetiredLogs
+from kstore.broker.state.metadata.image import MetadataImage
 from tests.sim.bugs.planting import Put, bug
 
 SHRINKING = "--brokers 3 --faults none --workloads produce,contract"
@@ -48,7 +48,7 @@ async def nothing_is_left(was: Any, *given: Any) -> bool:
      )  # fmt: skip
 def offsets_stay(put: Put) -> None:
     put(coordinator_shard.GroupShard, "forget_topic", lambda *given, **more: iter(()))
-    put(offsets, "_is_of_another_life", lambda *given: False)
+    put(MetadataImage, "has_replaced", lambda *given: False)
 
 
 bug("patient-controller", "refusals", DEAF, "an expansion waits for leaders as long as it takes",
