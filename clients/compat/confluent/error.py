@@ -251,7 +251,8 @@ def error_of(error: BaseException, *, timed_out: int = KafkaError._TIMED_OUT) ->
         return KafkaError(code, str(error.args[0]), error.fatal, error.retriable)
     for kind, code in _OWN_CODES:
         if isinstance(error, kind):
-            return KafkaError(code, str(error) or None)
+            own = timed_out if code == KafkaError._TIMED_OUT else code
+            return KafkaError(own, str(error) or None)
     return KafkaError(KafkaError._FAIL, f"{type(error).__name__}: {error}")
 
 

@@ -35,6 +35,7 @@ Callback = Callable[[KafkaError | None, Message], object] | None
 FULL, GATE = 2, 3
 """The values of Accumulator.obstacle: no memory, no open transaction."""
 NO_PARTITION = (KafkaError._INVALID_ARG, KafkaError.UNKNOWN_TOPIC_OR_PART)
+PARTITION_BYTES, TIMESTAMP_BYTES = 4, 8
 SLICE_S = 0.05
 
 
@@ -129,10 +130,12 @@ class Producer(Client):
             topic, _bytes(value), _bytes(key), partition, told, timestamp, _headers(headers)
         )
         with self._lock:
-            self._unserved += 1
-            if self._waiting:
+            must_wait = bool(self._waiting)
+            if must_wait:
                 self._wait_for(sent)
-                return
+            self._unserved += 1
+        if must_wait:
+            return
         try:
             self._send(sent)
         except BaseException:
@@ -174,6 +177,8 @@ class Producer(Client):
         """Call with the lock: the topic is not known yet. A thread waits for it instead of the
         caller.
         """
+        sent.partition = _whole(sent.partition, PARTITION_BYTES)
+        sent.timestamp = _whole(sent.timestamp, TIMESTAMP_BYTES)
         sent.deadline_ms = self._producer._face.deadline_ms()
         self._waiting.append(sent)
         if self._waiter is None:
@@ -194,7 +199,7 @@ class Producer(Client):
                     self._thread.run(self._overcome(sent))
             except CancelledError:
                 continue  # `purge` has removed it
-            except (ProtocolKafkaError, ValueError, RuntimeError) as error:
+            except Exception as error:  # noqa: BLE001 - without this thread, close() hangs
                 self._could_not_send(sent, error)
 
     def _is_next(self, sent: _Sent) -> bool:
@@ -431,6 +436,17 @@ def _undelivered(error: Exception) -> KafkaError:
     if found == KafkaError._TRANSPORT:
         return KafkaError(KafkaError._MSG_TIMED_OUT, found.str())
     return found
+
+
+def _whole(given: Any, size: int) -> int:
+    """The number, if it fits into size bytes; with the errors that a message of a known topic
+    raises.
+    """
+    if isinstance(given, (str, bytes)):
+        raise TypeError("an integer is required")
+    number = int(given)
+    number.to_bytes(size, signed=True)
+    return number
 
 
 def _bytes(given: Any) -> Any:
