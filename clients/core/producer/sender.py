@@ -137,7 +137,7 @@ class Sender:
         in_flight = len(sends.in_flight)
         if in_flight >= self._limits.max_in_flight:
             return NEVER_MS
-        if in_flight and self.state.idempotent and not sends.known:
+        if in_flight and self.state.idempotent and not self._may_follow(sends):
             return NEVER_MS
         if sends.tp.topic in self.regrouping and not self._is_in_doubt(sends):
             return NEVER_MS
@@ -147,6 +147,13 @@ class Sender:
             return NEVER_MS  # a later offset would exclude an earlier one that failed
         wait_ms = sends.queue.wait_ms(now_ms, self._limits.linger_ms)
         return NEVER_MS if wait_ms < 0 or not self.admits(sends.tp) else wait_ms
+
+    @staticmethod
+    def _may_follow(sends: PartitionSends) -> bool:
+        """Whether a batch may be sent behind those in flight. Not behind one that may be in the
+        log: if it is refused, and others behind it are written, the broker no longer recognizes it.
+        """
+        return sends.known and not sends.in_flight[0].maybe_written
 
     def take(self, partitions: Iterable[PartitionSends], now_ms: int) -> list[ProducerBatch]:
         """The batches of a request: at most one of each partition, within max.request.size, and

@@ -296,6 +296,30 @@ def test_no_batch_overtakes_the_first_one_of_a_producer() -> None:
     assert values_of(world) == [b"%08d" % n for n in range(1, 16)]
 
 
+def test_nothing_overtakes_a_batch_that_may_be_in_the_log() -> None:
+    world = World(0, 1)
+    world.append_some(1)
+    world.finish()  # the leader knows the producer
+    world.append_some(1)
+    world.send_due()
+    world.hang_up(1)  # written, but the answer is lost
+    world.now_ms += 1000
+    for _ in range(4):  # it is sent again, and three more batches, if they may
+        world.send_due()
+        world.append_some(1)
+    world.answer(NotLeaderOrFollowerError())
+    for _ in range(3):
+        world.answer()
+    for _ in range(3):
+        world.now_ms += 1000
+        world.send_due()
+        world.append_some(1)
+    world.hang_up(3)
+    world.finish()
+    check(world)
+    assert values_of(world) == [b"%08d" % n for n in range(1, world.number + 1)]
+
+
 def test_no_batch_gets_the_numbers_of_one_that_was_written_behind_a_gap() -> None:
     world = World(0, 1)
     world.append_some(1)
