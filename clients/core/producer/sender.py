@@ -226,6 +226,8 @@ class Sender:
         """An attempt failed; sent: the broker may have received it."""
         sends = self._landed(batch)
         batch.last_error = error
+        if isinstance(error, UnknownProducerIdError):
+            sends.known = False
         if sent and isinstance(error, AMBIGUOUS):
             batch.maybe_written = True
         verdict = self._judge(sends, batch, error, now_ms)

@@ -32,6 +32,7 @@ from kstore.errors import (
     NetworkError,
     NotLeaderOrFollowerError,
     OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
 )
 from kstore.protocol.registry import encode_request, request_pieces
 from kstore.record import decode
@@ -294,6 +295,24 @@ def test_no_batch_overtakes_the_first_one_of_a_producer() -> None:
     world.finish()
     check(world)
     assert values_of(world) == [b"%08d" % n for n in range(1, 16)]
+
+
+def test_no_batch_overtakes_the_first_one_after_a_broker_forgot_the_producer() -> None:
+    world = World(0, 1)
+    world.append_some(1)
+    world.finish()
+    world.leader.state.clear()
+    world.append_some(1)
+    world.send_due()
+    world.answer(UnknownProducerIdError())
+    for _ in range(2):
+        world.now_ms += 1000
+        world.send_due()
+        world.append_some(1)
+    world.answer(NotLeaderOrFollowerError())
+    world.finish()
+    check(world)
+    assert values_of(world) == [b"%08d" % n for n in range(1, world.number + 1)]
 
 
 def test_nothing_overtakes_a_batch_that_may_be_in_the_log() -> None:
