@@ -353,7 +353,9 @@ class _Writer:
             if batch.producer_id == self._producer_id:
                 # Compaction may have removed records, but it does not change offsets.
                 size = batch.next_offset - batch.base_offset
-                target.placed = max(target.placed, batch.base_sequence + size)
+                placed = batch.base_sequence + size
+                if placed > target.placed:
+                    target.placed, target.failures = placed, 0
         if target.seen == before:
             target.seen = max(before, high_watermark)  # nothing is left there
 

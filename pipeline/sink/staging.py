@@ -47,7 +47,9 @@ MOST_PARTITIONS = 8
 LARGEST_RECORD = 64 << 20
 FETCH_BYTES = 16 << 20
 TRY_MS = 120_000
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, FORMAT)
+"""In format 2 each staged record had one batch. Older versions would place only the first one."""
 _KEY = struct.Struct(">16si")  # attempt, partition; the topic's name follows
 
 
@@ -99,7 +101,7 @@ class Plan:
         them.
         """
         found = json.loads(data)
-        if found.pop("format") != FORMAT:
+        if found.pop("format") not in READABLE:
             raise PipelineError(
                 "another version of kstore has started this write",
                 remedy="Finish it with that version",

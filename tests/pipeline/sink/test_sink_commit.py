@@ -5,6 +5,7 @@ twice at once leave every row in its topic once. Tasks and commits are called as
 from __future__ import annotations
 
 import itertools
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from kstore.pipeline.sink import pieces, placing
 from kstore.pipeline.sink import tasks as sink_tasks
 from kstore.pipeline.sink.commit import commit, forget, prepare
 from kstore.pipeline.sink.settings import SinkSettings
+from kstore.pipeline.sink.staging import Plan, PlannedTarget, Run
 from kstore.pipeline.sink.tasks import Task
 from kstore.pipeline.sink.written import Written
 from kstore.protocol.logs.copy_batches import CopyBatchesPartitionResult
@@ -261,6 +263,34 @@ def test_a_lost_answer_is_no_second_write(sink: Sink, interruptions: Interruptio
     interruptions.after(3, NetworkError, is_lost=True)
     sink.commit(staged)
     assert sink.values() == expected(range(200))
+
+
+def test_a_driver_does_not_give_up_while_late_answers_hide_its_progress(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, failures = placing.copy, list[int]()
+
+    async def late(*args: Any) -> Any:
+        await copied(*args)
+        failures.append(args[2].failures)
+        return CopyBatchesPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT)
+
+    monkeypatch.setattr(placing, "copy", late)
+    monkeypatch.setattr(placing, "PIECES_AT_ONCE", 1)
+    monkeypatch.setattr(placing, "FIRST_PAUSE_MS", 0)
+    sink.commit(sink.task(0, range(200)))
+    assert sink.values() == expected(range(200))
+    assert len(failures) > 6
+    assert set(failures) == {0}
+
+
+def test_an_older_plan_is_carried_out_and_a_newer_one_is_not() -> None:
+    plan = Plan(5, 7, [PlannedTarget("t", 0, 3, [Run("aa", 1, [4], [2])])])
+    fields = json.loads(plan.encode())
+    assert fields["format"] == 3  # versions that write 2 would place one batch of each record
+    assert Plan.decode(json.dumps(fields | {"format": 2}).encode()) == plan
+    with pytest.raises(PipelineError, match="another version"):
+        Plan.decode(json.dumps(fields | {"format": 4}).encode())
 
 
 def test_other_writers_come_in_between(sink: Sink, interruptions: Interruptions) -> None:
