@@ -17,7 +17,9 @@ from kstore.pipeline.sink.written import StagedRun
 __all__ = ["HELD_BYTES", "PIECE_BYTES", "Pieces"]
 
 PIECE_BYTES = 2 << 20
-"""Of this size, or one batch more, a piece is staged."""
+"""Of this size, or one batch more, a piece is staged. A larger batch is a piece of its own, so that
+no piece is larger than the sink's topic allows.
+"""
 HELD_BYTES = 16 << 20
 """Of pieces that are not yet so large; with more, all are staged."""
 
@@ -52,6 +54,8 @@ class Pieces:
     def add(self, batch: Encoded) -> None:
         """A batch of the attempt's rows, the next one of its target."""
         target = batch.topic, batch.partition
+        if len(batch.data) > PIECE_BYTES and target in self._held:
+            self._put(target)
         piece = self._held.setdefault(target, _Piece())
         piece.values.append(batch.data)
         piece.size_bytes += len(batch.data)

@@ -84,6 +84,17 @@ def test_pieces_have_the_batches_of_one_target_in_order(rows: list[tuple[int, in
         assert sum(run.counts) == sum(batch.records for batch in batches_)
         assert len(run.counts) == len(mine)
         assert all(sum(map(len, values[:-1])) < PIECE_BYTES for _, values in mine)
+        assert all(len(values) == 1 or len(values[-1]) <= PIECE_BYTES for _, values in mine)
+
+
+def test_a_large_row_is_a_piece_of_its_own() -> None:
+    stager = Recorded()
+    pieces = Pieces(stager, b"a" * 16, lambda *_: 3, {})  # type: ignore[arg-type]
+    for size in (PIECE_BYTES - 1, PIECE_BYTES + 1, 5):
+        pieces.add(Encoded("t", 0, 1, ZEROS[:size]))
+    pieces.finish()
+    sizes = [[len(value) for value in values] for *_, values in stager.put_]
+    assert sizes == [[PIECE_BYTES - 1], [PIECE_BYTES + 1], [5]]
 
 
 def test_many_batches_are_staged_each_at_its_offset(broker: Broker, admin: AdminClient) -> None:
