@@ -5,7 +5,9 @@ Requests of old versions are converted to the newest form here; broker/state mak
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, cast
 
@@ -229,7 +231,7 @@ def handle_delete_groups(
     broker: DeleteParts, request: DeleteGroupsRequest, ctx: RequestContext
 ) -> Awaitable[DeleteGroupsResponse]:
     """Delete groups without members, and their offsets. Like a commit, this takes effect at once: a
-    later commit on the same connection is kept.
+    later commit on the same connection is kept, an earlier one is deleted.
     """
     answers: dict[str, Message | Awaitable[Message] | KafkaError] = {}
     for group_id in request.groups_names:
@@ -239,7 +241,12 @@ def handle_delete_groups(
                 if broker.share_states().group(group_id) is not None:
                     answers[group_id] = _delete_share_group(broker, single, ctx)
                 else:
-                    answers[group_id] = broker.groups().answer(group_id, single, ctx)
+                    delete = partial(broker.groups().answer, group_id, single, ctx)
+                    answer = behind_commits(broker.partition_news, group_id, delete)
+                    # Each has its place in the order from now on, not when _deleted gets to it.
+                    if isinstance(answer, Awaitable):
+                        answer = asyncio.ensure_future(answer)
+                    answers[group_id] = answer
             except KafkaError as error:
                 answers[group_id] = error
     return _deleted(answers)

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from kstore.broker.api.groups.classic import handle_leave_group
+from kstore.broker.api.groups.classic import handle_delete_groups, handle_leave_group
 from kstore.broker.api.groups.offsets import handle_offset_commit, handle_offset_delete
 from kstore.broker.api.groups.streams import handle_streams_group_heartbeat
 from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
@@ -428,23 +428,29 @@ def test_a_streams_member_that_leaves_does_not_overtake_its_commit(tmp_path: Pat
     in_cluster(tmp_path, story)
 
 
-def test_a_deletion_of_offsets_does_not_overtake_their_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["offsets", "groups"])
+def test_a_deletion_of_offsets_does_not_overtake_their_commit(tmp_path: Path, kind: str) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.serve()
         cluster.new = cluster.make("new", 1)
         first = cluster.begin(LAST_BY_NAME, ("new", cluster.new.topic_id, 0))
         await turns()
         broker: Any = cluster
+        broker.share_states = lambda: SimpleNamespace(group=lambda _: None)
         topics = [{"name": "new", "partitions": [{"partition_index": 0}]}]
-        delete = Ask.OffsetDelete(group_id="g", topics=topics)
 
         async def deleted() -> Any:
-            answer = handle_offset_delete(broker, delete, asked(0))
-            return await answer if isinstance(answer, Awaitable) else answer
+            if kind == "groups":
+                delete = Ask.DeleteGroups(groups_names=["other", "g"])
+                return (await handle_delete_groups(broker, delete, asked(2))).results[1]
+            answer = handle_offset_delete(
+                broker, Ask.OffsetDelete(group_id="g", topics=topics), asked(0)
+            )
+            answer = await answer if isinstance(answer, Awaitable) else answer
+            return answer.topics[0].partitions[0]
 
         answer = await waits_behind(cluster, first, deleted())
-        ((row,),) = (topic.partitions for topic in answer.topics)
-        assert row.error_code == ErrorCode.NONE
+        assert answer.error_code == ErrorCode.NONE
         assert await cluster.committed("new", 0) is None
 
     in_cluster(tmp_path, story)
