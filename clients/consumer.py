@@ -395,6 +395,11 @@ class Consumer:
 
     # ---- close ----
 
+    def _end_commits(self) -> None:
+        """Wait for the asynchronous commits, and call their callbacks."""
+        concurrent.futures.wait(list(self._commits), CLOSE_MS / 1000)
+        self._polls.run_callbacks()
+
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
         """Commit the positions (enable.auto.commit), leave the group, close the connections. The
         listener is called for revoked partitions. Calling it again has no effect.

@@ -95,7 +95,9 @@ class StoredOffsets:
             self.commit_soon(self.pending())
 
     def commit_at_end(self, gone: Collection[Pair] | None = None) -> None:
-        """The automatic commit before partitions (None: all) are revoked."""
+        """The automatic commit before partitions (None: all, at the end) are revoked."""
+        if gone is None:
+            self._consumer._end_commits()  # one that fails gives its offsets back
         rows = [row for row in self.pending() if gone is None or row.pair in gone]
         if not self._is_automatic or not rows:
             return

@@ -26,6 +26,15 @@ class Commits:
         self.sent.append(offsets)
         self.ended.append(ended)
 
+    def commit(self, offsets: dict[Any, Any]) -> None:
+        """Keep a commit that succeeds at once."""
+        self.sent.append(offsets)
+
+    def _end_commits(self) -> None:
+        """All commits under way fail."""
+        for ended in self.ended:
+            ended({}, NotCoordinatorError())
+
 
 @pytest.fixture
 def commits() -> Commits:
@@ -72,4 +81,11 @@ def test_offsets_of_revoked_partitions_are_not_committed_again(commits: Commits)
     offsets = stored(commits)
     offsets.drop(TopicPartition("t", 0).pair)
     commits.ended[0]({}, NotCoordinatorError())
+    assert offsets.pending() == []
+
+
+def test_the_last_commit_has_the_offsets_of_one_under_way_that_fails(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.commit_at_end()
+    assert commits.sent[1] == commits.sent[0]
     assert offsets.pending() == []
