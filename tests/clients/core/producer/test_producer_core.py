@@ -144,6 +144,13 @@ class World(SendPath):
                 if batches:
                     self.requests.append([(batch, Sent.of(batch)) for batch in batches])
 
+    def send_late(self, count: int) -> None:
+        """So many requests, each after a pause for retries, and a record after each."""
+        for _ in range(count):
+            self.now_ms += 1000
+            self.send_due()
+            self.append_some(1)
+
     def answer(self, error: KafkaError | None = None) -> None:
         """The leader handles the oldest request, or refuses its first batch."""
         if not self.requests:
@@ -305,10 +312,7 @@ def test_no_batch_overtakes_the_first_one_after_a_broker_forgot_the_producer() -
     world.append_some(1)
     world.send_due()
     world.answer(UnknownProducerIdError())
-    for _ in range(2):
-        world.now_ms += 1000
-        world.send_due()
-        world.append_some(1)
+    world.send_late(2)
     world.answer(NotLeaderOrFollowerError())
     world.finish()
     check(world)
@@ -329,10 +333,7 @@ def test_nothing_overtakes_a_batch_that_may_be_in_the_log() -> None:
     world.answer(NotLeaderOrFollowerError())
     for _ in range(3):
         world.answer()
-    for _ in range(3):
-        world.now_ms += 1000
-        world.send_due()
-        world.append_some(1)
+    world.send_late(3)
     world.hang_up(3)
     world.finish()
     check(world)
