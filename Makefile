@@ -117,7 +117,11 @@ works-with: build-test
 times: build-test
 	$(PY) -m tests.times $(if $(RECORD),--record)
 
-check: build-test lint types quick
+# Types are checked while the tests run; what is wrong with them comes last.
+check: build-test lint
+	@mkdir -p build; $(PY) -m mypy > build/types.txt 2>&1 & types=$$!; \
+	$(MAKE) --no-print-directory quick; tests=$$?; \
+	wait $$types; types=$$?; cat build/types.txt; exit $$((tests + types))
 
 quick: build-test
 	TMPDIR=$$(.ci/folder) TEST_TIMES=build/check-times.json $(PY) -m pytest -q -n $(QUICK_WORKERS) $(BY_FILE) -m 'not slow and not java and not thorough and not nightly'

@@ -128,6 +128,7 @@ def test_a_second_producer_ends_the_firsts_transaction_and_fences_it(producer) -
     assert producer.read() == []
 
 
+@pytest.mark.slow
 def test_each_end_takes_an_epoch_until_a_new_id_begins_at_0(start_broker: Start) -> None:
     broker = start_broker(SETTINGS)
     producer = Producer(broker)

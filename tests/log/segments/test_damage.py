@@ -92,7 +92,7 @@ def check(path: Path, *, last_may_be_cut: bool, per_batch: int = 2) -> None:
         assert len(expected) - len(found) <= per_batch
 
 
-@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("indexed", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [0, 3, 5, 6, 8, COUNT - 1])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_flipped_bit_of_any_field_hides_that_batch_alone(

@@ -196,6 +196,7 @@ def test_many_small_requests_of_one_client_give_others_their_turns(tmp_path: Pat
     in_world(tmp_path, ask)
 
 
+@pytest.mark.slow
 def test_wide_requests_of_many_connections_do_not_become_objects_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
