@@ -4,11 +4,12 @@ coordinator, Kafka's and ours.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kstore.broker.state.shares.persisted import SharePartitionKey, StateBatch
 from kstore.errors import ErrorCode
-from tests.beside.waiting import answer_of, until
+from tests.beside.waiting import TIMEOUT_S, until
 from tests.broker.harness.wire import Wire
 from tests.plain_messages import Ask
 
@@ -24,12 +25,15 @@ class ShareStateClient(Wire):
     """A connection to a broker. Each call is about one share-partition and returns its row."""
 
     def coordinator(self, key: SharePartitionKey) -> int:
-        """The broker that keeps a share-partition, once there is one."""
+        """The broker that keeps a share-partition, once there is one. Raises OSError for a lost
+        connection: the caller makes another one.
+        """
         request = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
-        return answer_of(
-            lambda: self.call(request).coordinators[0],
-            lambda found: found.error_code == ErrorCode.NONE,
-        ).node_id
+        deadline = time.monotonic() + TIMEOUT_S
+        while (found := self.call(request).coordinators[0]).error_code != ErrorCode.NONE:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.02)
+        return int(found.node_id)
 
     def wait_served(self, key: SharePartitionKey) -> None:
         """Wait until this broker serves a share-partition, and knows its topic."""
