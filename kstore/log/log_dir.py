@@ -93,7 +93,7 @@ class LogDir(LogDirFacts):
         self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.RLock()
         self._offsets: CommittedOffsets | None = None
-        self._cursors: dict[str, list[str]] | None = None
+        self._cursors: dict[TopicPartition, list[str]] | None = None
         policy = FlushPolicy(flush)
         self._lock = None if read_only else self._take_lock(shared, policy is FlushPolicy.ALWAYS)
         self._pages_seen = 0
@@ -294,13 +294,10 @@ class LogDir(LogDirFacts):
             join(local, self.members, adopts=adopts)
             begin(local)
         if not (is_known or self.read_only or self.replicated):
-            cut_positions(log, self.committed_offsets, self._cursors_of(local.name))
+            if self._cursors is None:
+                self._cursors = cursor_names(self.path)
+            cut_positions(log, self._cursors.get(key, ()))
         return log
-
-    def _cursors_of(self, folder: str) -> list[str]:
-        if self._cursors is None:
-            self._cursors = cursor_names(self.path)
-        return self._cursors.get(folder, [])
 
     def _make_folder(self, path: str, topic_id: uuid.UUID) -> None:
         """Write a folder with the topic's id, or no folder: the next attempt would accept a folder
@@ -419,7 +416,7 @@ class LogDir(LogDirFacts):
             self._logs.pop(log.topic_partition, None)
             try:
                 if not self.read_only and self._is_unsaved(log):
-                    self.maintenance.save([log.local], closing=True)
+                    self.maintenance.save_closing([log.local])
             finally:
                 self._shut(log)
 
@@ -448,7 +445,7 @@ class LogDir(LogDirFacts):
                     log.local.disk.on_durable = None
                 if not self.read_only:
                     unsaved = [log.local for log in logs if self._is_unsaved(log)]
-                    self.maintenance.save(unsaved, closing=True)
+                    self.maintenance.save_closing(unsaved)
                     self.maintenance.remove_rest()
             except OSError as error:
                 raise errors.storage_error(error, f"closing {self.path}") from error

@@ -1,9 +1,9 @@
-"""Positions of queues and cursors beyond the end of their log.
+"""Corrects positions of queues and cursors that are beyond the end of their log.
 
-After a power loss a log may have lost its last records, while a position behind them was written.
-The next records get the lost offsets, and would be skipped. So such positions move to the log's
-end when the log is opened for the first time since the machine started, before anything is
-appended.
+After a power loss a log may lack its last records although a queue or a cursor has passed them. The
+next records get the same offsets, and the queue or cursor would skip them. So when a log is opened
+for the first time since the machine started, its positions are moved back to its end, before
+anything is appended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from kstore.log.errors import LogError
 from kstore.log.segments.segment_names import CURSORS_FOLDER, QUEUE_PREFIX
@@ -20,42 +19,43 @@ from kstore.log.segments.segment_names import CURSORS_FOLDER, QUEUE_PREFIX
 if TYPE_CHECKING:
     from logging import Logger
 
-    from kstore.log.cursors.committed_offsets import CommittedOffsets
     from kstore.log.log import Log
+    from kstore.types import TopicPartition
 
 __all__ = ["cursor_names", "cut_positions"]
 
 
-def cursor_names(directory: str) -> dict[str, list[str]]:
-    """The names of the cursors in a log dir, by the folder of their log."""
-    try:
-        files = os.listdir(os.path.join(directory, CURSORS_FOLDER))
-    except FileNotFoundError:
+def cursor_names(directory: str) -> dict[TopicPartition, list[str]]:
+    """The names of the cursors in a log dir, by their logs."""
+    if not os.path.isdir(os.path.join(directory, CURSORS_FOLDER)):
         return {}
-    found: dict[str, list[str]] = {}
-    for file in files:
-        folder, _, name = file.partition(":")
-        found.setdefault(folder, []).append(unquote(name))
+    from kstore.log.cursors.cursor_file import cursor_files
+
+    found: dict[TopicPartition, list[str]] = {}
+    for tp, name in cursor_files(directory):
+        found.setdefault(tp, []).append(name)
     return found
 
 
-def cut_positions(log: Log, offsets: CommittedOffsets, cursors: Iterable[str]) -> None:
+def cut_positions(log: Log, cursors: Iterable[str]) -> None:
     """Move the positions of the log's queues, and of these cursors, to its end if they are beyond
-    it. What another process uses is left as it is.
+    it. A cursor that is in use stays as it is.
     """
     names = log.local.env.fs.listdir(log.path)
     if any(name.startswith(QUEUE_PREFIX) for name in names):
         for name in log.queues():
-            with _told(log, f"the position of queue {name!r} was not checked"):
+            with _errors_logged(log, f"the position of queue {name!r} was not checked"):
                 _cut_queue(log, name)
     for name in cursors:
-        with _told(log, f"the position of cursor {name!r} was not checked"):
-            _cut_cursor(log, offsets, name)
+        with _errors_logged(log, f"the position of cursor {name!r} was not checked"):
+            _cut_cursor(log, name)
 
 
 @contextmanager
-def _told(log: Log, what: str) -> Iterator[None]:
-    """Log an error: one file must not keep the log from opening. Whoever uses it gets the error."""
+def _errors_logged(log: Log, what: str) -> Iterator[None]:
+    """Log an error instead of raising it, because the log must open. Opening the queue or the
+    cursor raises it.
+    """
     try:
         yield
     except (LogError, OSError, ValueError) as error:
@@ -68,7 +68,8 @@ def _cut_queue(log: Log, name: str) -> None:
     open_table(log, name).close()
 
 
-def _cut_cursor(log: Log, offsets: CommittedOffsets, name: str) -> None:
+def _cut_cursor(log: Log, name: str) -> None:
+    offsets = log.log_dir.committed_offsets
     file = offsets.file(name, log.topic_partition)
     found = file.load()
     end = log.log_end_offset

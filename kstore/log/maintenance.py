@@ -129,15 +129,15 @@ class Maintenance:
                 self._without_index += [(log, each) for each in segment_index.note_lost(log)]
         noted, self._dirty = self._dirty, {}
         dirty = [log for log in noted if not log.closed]
-        problems: list[Exception] = []
-        unsaved = {log.path for log in dirty}
         try:
-            unsaved = self._save_what_can_be(dirty, problems)
-        except BaseException as error:
+            unsaved = self.save(dirty)
+        except (OSError, LogError) as error:
+            unsaved = dict.fromkeys(dirty, error)
+        except BaseException:
             self._dirty.update(dict.fromkeys(dirty))
-            if not isinstance(error, (OSError, LogError)):
-                raise
-            problems.append(error)
+            raise
+        self._dirty.update(dict.fromkeys(unsaved))
+        problems = [*unsaved.values()]
         now = time.monotonic()
         if now - self._last_retention >= self._dir.retention_check_ms / 1000:
             self._last_retention = now
@@ -146,7 +146,7 @@ class Maintenance:
                     self._enforce(log)
                 except (OSError, LogError) as error:  # of this log; the others may free space
                     problems.append(error)
-        self._unlink(now, unsaved)
+        self._unlink(now, {log.path for log in unsaved})
         if problems:  # after retention, which may free the space that was missing
             raise problems[0]
         self._make_indexes(now)
@@ -177,21 +177,21 @@ class Maintenance:
         with log.core:
             log.core.producers.expire(self._dir.now_ms(), self._dir.producer_expiration_ms)
 
-    def _save_what_can_be(self, logs: list[LocalLog], problems: list[Exception]) -> set[str]:
-        """As `save`, without logs that fail; they are tried again. Returns their folders."""
-        points, unsaved = [], set()
+    def save(self, logs: Iterable[LocalLog]) -> dict[LocalLog, OSError | LogError]:
+        """Sync what the flush policy requires, then write checkpoints. Returns the logs that
+        failed, with their errors. Raises LogStorageError if the index can't be written.
+        """
+        points, failed = [], {}
         for count, log in enumerate(logs):
             try:
                 points.append(self._point_of(log))
             except (OSError, LogError) as error:
-                self._dirty[log] = None
-                unsaved.add(log.path)
-                problems.append(error)
+                failed[log] = error
             if count % LOGS_AT_ONCE == LOGS_AT_ONCE - 1:
                 time.sleep(0.001)
         if points:
             checkpoint.write(self._dir.index, points)
-        return unsaved
+        return failed
 
     def _point_of(self, log: LocalLog, *, closing: bool = False) -> checkpoint.Checkpoint:
         """Sync what the flush policy requires; the log's state for a checkpoint."""
@@ -202,16 +202,15 @@ class Maintenance:
             durability.sync_sealed(log)
         return checkpoint.capture(log, closing=closing)
 
-    def save(self, logs: Iterable[LocalLog], *, closing: bool = False) -> None:
-        """Sync what the flush policy requires, then write checkpoints."""
-        logs = list(logs)
+    def save_closing(self, logs: list[LocalLog]) -> None:
+        """Sync logs that are being closed, and write their last checkpoints."""
         if not self._dir.keeper:
             for log in logs:
                 durability.sync_until(log, log.core.log_end_offset)
             return
-        if closing and len(logs) > SYNCS_AT_ONCE and not self.at_exit:
+        if len(logs) > SYNCS_AT_ONCE and not self.at_exit:
             self._sync_together(logs)
-        points = [self._point_of(log, closing=closing) for log in logs]
+        points = [self._point_of(log, closing=True) for log in logs]
         if points:
             checkpoint.write(self._dir.index, points)
 
@@ -246,16 +245,16 @@ class Maintenance:
         """
         for _ in range(len(self._unlinks)):
             row = when, path = self._unlinks.popleft()
-            try:
-                if when <= now and os.path.dirname(path) not in unsaved:
-                    self._dir.env.fs.unlink(path)
-                    continue
-            except FileNotFoundError:
+            if when > now or os.path.dirname(path) in unsaved:
+                self._unlinks.append(row)
                 continue
+            try:
+                self._dir.env.fs.unlink(path)
+            except FileNotFoundError:
+                pass
             except OSError:
                 self._unlinks.append(row)
                 raise
-            self._unlinks.append(row)
 
     def _run_syncs(self) -> None:
         while not self._stop.is_set():

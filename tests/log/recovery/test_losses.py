@@ -351,7 +351,7 @@ def test_segments_that_were_deleted_are_no_loss_where_the_last_checkpoint_fails(
     def fail(*args: object, **named: object) -> None:
         raise OSError(errno.EIO, "no")
 
-    monkeypatch.setattr(log.log_dir.maintenance, "save", fail)
+    monkeypatch.setattr(log.log_dir.maintenance, "save_closing", fail)
     assert log.enforce_retention() == 1
     with pytest.raises(kstore.log.LogStorageError):
         log.close()
