@@ -4,13 +4,12 @@ acknowledged is lost, and it catches up once there is room.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.beside import small_disks
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Producer, all_records, check_records
@@ -22,16 +21,9 @@ DISK_MB = 64
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk can't be mounted by this user here")
-    try:
+    """A disk that can be filled."""
+    with small_disks.small_disk(tmp_path / "disk", f"{DISK_MB}m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(

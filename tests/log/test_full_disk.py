@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
 from kstore.log.errors import DiskFullError, LogStorageError
 from kstore.log.local import checkpoint, durability
 from kstore.log.local.local_log import LocalLog
+from tests.beside import small_disks
 from tests.log.segments.hooked_files import HookedFiles
 
 CALLS = ("mkdir", "write_file", "create")
@@ -203,16 +203,9 @@ def test_a_file_that_cannot_be_deleted_is_tried_again(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk can't be mounted by this user here")
-    try:
+    """A disk that can be filled."""
+    with small_disks.small_disk(tmp_path / "disk", "12m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_retention_frees_a_full_disk(small_disk: Path) -> None:

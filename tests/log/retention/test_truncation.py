@@ -190,19 +190,26 @@ def test_a_cut_between_compacted_records_gives_no_offset_again(tmp_path: Path) -
 # -- power losses
 
 
+def after_power_loss(path: Path, cut: Callable[[Log], object], *, index_survives: bool) -> str:
+    """A log dir as it is when the power fails after a cut and an append."""
+    fs = FaultyFileSystem(str(path / "logs"))
+    log = with_gaps(path / "logs", fs=fs, flush="os")
+    with log.log_dir:
+        log.flush()
+        cut(log)
+        log.append(b"next")
+        log.flush()
+        return fs.power_cut(str(path / "after"), index_survives=index_survives, torn="none")
+
+
 @pytest.mark.parametrize("index_survives", [False, True])
 def test_a_power_loss_brings_nothing_back_that_was_cut_in_a_gap(
     tmp_path: Path, index_survives: bool
 ) -> None:
-    fs = FaultyFileSystem(str(tmp_path / "logs"))
-    log = with_gaps(tmp_path / "logs", fs=fs, flush="os")
-    with log.log_dir:
-        log.flush()
+    def cut(log: Log) -> None:
         assert log.truncate(30) == 30
-        log.append(b"next")
-        log.flush()
-        after = fs.power_cut(str(tmp_path / "after"), index_survives=index_survives, torn="none")
-    with open_log_dir(after) as directory:
+
+    with open_log_dir(after_power_loss(tmp_path, cut, index_survives=index_survives)) as directory:
         log = directory.log("t")
         assert offsets(log) == [*range(5), *range(20, 25), 30]
         assert not log.damaged_parts()
@@ -212,14 +219,7 @@ def test_a_power_loss_brings_nothing_back_that_was_cut_in_a_gap(
 def test_a_power_loss_brings_nothing_back_that_was_left_out(
     tmp_path: Path, index_survives: bool
 ) -> None:
-    fs = FaultyFileSystem(str(tmp_path / "logs"))
-    log = with_gaps(tmp_path / "logs", fs=fs, flush="os")
-    with log.log_dir:
-        log.flush()
-        log.leave_out(20)
-        log.append(b"next")
-        log.flush()
-        after = fs.power_cut(str(tmp_path / "after"), index_survives=index_survives, torn="none")
+    after = after_power_loss(tmp_path, lambda log: log.leave_out(20), index_survives=index_survives)
     with open_log_dir(after) as directory:
         assert offsets(directory.log("t")) == [*range(5), 45]
 

@@ -33,6 +33,7 @@ from kstore.pipeline.jobs.reports.stats import gather
 from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
+from tests.beside import small_disks
 from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.conftest import (
     archived,
@@ -386,16 +387,9 @@ def test_a_run_that_is_killed_is_done_again(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own in memory; skips where it can't be mounted (SKIPPED.md)."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk can't be mounted by this user here")
-    try:
+    """A disk that can be filled."""
+    with small_disks.small_disk(tmp_path / "disk", "300k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.thorough
