@@ -1,10 +1,10 @@
-"""Which tests run first, which run on the same of xdist's workers, and when a worker reads them.
+"""The order of tests, which of them share one of xdist's workers, and when a worker imports them.
 
-With xdist's `--dist loadfile`, a worker imports and collects a file when it runs it. By itself
-each worker collects all files before the first test, most of them for nothing: 7 seconds of CPU for
-each worker. What is distributed is one item for a file, which runs the file's tests. Marks (-m) and
-names (-k) choose among the tests, so a file may have none. Where single tests are asked for
-(`file::test`, `--lf`), and without workers, pytest collects as it always does.
+With xdist's `--dist loadfile`, a worker imports and collects a file when it runs it. Otherwise each
+worker would collect all files before its first test, although it runs only a part of them: 7
+seconds of CPU for each worker. xdist distributes one item for each file, and this item runs the
+file's tests. Marks (-m) and names (-k) select tests, so a file may have none. If single tests are
+requested (`file::test`, `--lf`), or without workers, pytest collects as usual.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = "kstore_whole_files"
-"""The name under which a worker is told."""
+"""The key in a worker's input that says so."""
 
 
 @cache
@@ -69,7 +69,7 @@ def read_files_late(config: pytest.Config) -> None:
 
 
 class WholeFile(pytest.Item):
-    """What is distributed for a file; its tests run in its place."""
+    """The item that stands for a file."""
 
     def runtest(self) -> None:
         """Not called: `Worker` runs the tests."""
@@ -80,25 +80,25 @@ class UnreadFile(pytest.File):
     """A test file that is not imported yet."""
 
     def collect(self) -> Generator[WholeFile, None, None]:
-        """One item, without a look into the file."""
+        """Return one item, without importing the file."""
         yield WholeFile.from_parent(self, name="all")
 
 
 class Worker:
-    """Collects files without reading them, and each one's tests when it is the file's turn."""
+    """Collects files without importing them, and a file's tests when it runs the file."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(
         self, module_path: Path, parent: pytest.Collector
     ) -> pytest.Collector:
-        """Instead of a module."""
+        """Return an unread file instead of a module."""
         return UnreadFile.from_parent(parent, path=module_path)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
-        """Marks and names of tests say nothing about a file that is not read yet."""
+        """Keep files from being deselected: their tests are not known yet."""
         files = [item for item in items if isinstance(item, WholeFile)]
         items[:] = [item for item in items if not isinstance(item, WholeFile)]
         yield
@@ -132,8 +132,8 @@ class Worker:
 
 
 class Starter:
-    """Tells workers to collect so. The percentage that pytest shows is that of files: how many
-    tests there are is known at the end.
+    """Tells workers to collect files. pytest's percentage is an estimate, because the number of
+    tests is known only at the end.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Starter:
         self._session: pytest.Session | None = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Remember whom to tell how many tests there are."""
+        """Keep the session, whose number of tests is estimated."""
         self._session = session
 
     @pytest.hookimpl(optionalhook=True)
@@ -158,7 +158,7 @@ class Starter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Estimate the number of tests from what is there of the files begun."""
+        """Estimate the number of tests from the files that have begun."""
         self._tests.add(report.nodeid)
         self._begun.add(report.nodeid.partition("::")[0])
         assert self._session is not None

@@ -1,6 +1,6 @@
-"""What an attempt stages, in pieces: the batches of a target partition are collected until they are
-worth a record of the sink's own topic. A record costs a request, and the leader that copies it some
-turns of its threads, however small it is.
+"""Stages the batches of an attempt in pieces. A piece is one record of the sink's own topic, with
+batches of one target partition. Each record costs a request, and time in the leader's threads when
+it is copied, so a piece collects batches until it is large enough.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kstore.pipeline.sink.written import StagedRun
 __all__ = ["HELD_BYTES", "PIECE_BYTES", "Pieces"]
 
 PIECE_BYTES = 2 << 20
-"""Of this size, or one batch more, a piece is staged. A larger batch is a piece of its own, so that
-no piece is larger than the sink's topic allows.
+"""A piece is staged when it has this size. A larger batch is a piece of its own, so that no piece
+is larger than the sink's topic allows.
 """
 HELD_BYTES = 16 << 20
-"""Of pieces that are not yet so large; with more, all are staged."""
+"""The limit of the pieces in memory together: above it, all of them are staged."""
 
 
 @dataclass
@@ -32,8 +32,8 @@ class _Piece:
 
 
 class Pieces:
-    """Of one attempt. ``near`` says in which partition of the sink's topic batches for a partition
-    (topic, index, a number by chance) belong; ``staged`` is filled.
+    """The pieces of one attempt. ``near`` returns the partition of the sink's topic for a target
+    (topic, index) and a random number. What is staged is added to ``staged``.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Pieces:
         self._sent: list[tuple[StagedRun, Future[int]]] = []
 
     def add(self, batch: Encoded) -> None:
-        """A batch of the attempt's rows, the next one of its target."""
+        """Add the next batch of a target."""
         target = batch.topic, batch.partition
         if len(batch.data) > PIECE_BYTES and target in self._held:
             self._put(target)
@@ -67,7 +67,7 @@ class Pieces:
             self._put_all()
 
     def finish(self) -> None:
-        """Returns when all is staged, or raises what a piece failed with."""
+        """Stage the rest, and wait until everything is staged. Raises the error of a piece."""
         self._put_all()
         for run, sent in self._sent:
             run.offsets.append(sent.result())

@@ -1,9 +1,10 @@
-"""What three brokers cannot do without: three processes that a producer takes for a cluster. Each
-leads one partition. It writes what it receives to a file as it came, sends it on to the two others
-by sendfile, and acknowledges it when both have written it. It checks and remembers nothing.
+"""Three processes that act as a cluster for a producer, and do only what a cluster must do. Each
+leads one partition: it writes the received bytes to a file, sends them to the two others with
+sendfile, and acknowledges them when both have written them. It checks nothing and keeps no state.
 
-As a follower of kstore has one fetch under way, one piece is on its way to each follower at a time.
-`serve` prints two ports, takes those of all nodes as a line of JSON, and ends when its input does.
+One piece at a time is in flight to each follower, because a follower of kstore has one fetch in
+flight. `serve` prints two ports, reads the ports of all nodes as a line of JSON, and ends when its
+input ends.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class _File:
-    """What a node writes for one partition."""
+    """A node's file of one partition."""
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -53,7 +54,9 @@ def _peer(connection: socket.socket) -> Peer:
 
 
 class _Follower:
-    """The way to one follower: how far it was sent, and has written, the led partition."""
+    """The connection to one follower, and how much of the led partition it was sent and has
+    written.
+    """
 
     def __init__(self, connection: socket.socket, number: int, led: _File) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -63,7 +66,7 @@ class _Follower:
         self._sent = self.written = 0
 
     def send(self) -> None:
-        """The next piece, unless one is under way."""
+        """Send the next piece, unless one is in flight."""
         size = min(self._led.end - self._sent, PIECE_BYTES)
         if self._sent > self.written or not size:
             return
@@ -75,7 +78,7 @@ class _Follower:
             )
 
     def acknowledged(self) -> None:
-        """It has written what was under way."""
+        """It has written the piece in flight."""
         if self.peer.connection.recv(1):
             self.written = self._sent
 
@@ -107,7 +110,7 @@ class _Node:
             self._copied[connection.fileno()] = _peer(connection), self._files[leader]
 
     def serve(self) -> None:
-        """Until the input ends, or another node."""
+        """Run until the input or another node ends."""
         ends, comes = sys.stdin.fileno(), self._clients.fileno()
         for fileno in (ends, comes, *self._followers, *self._copied):
             self._poll.register(fileno, select.EPOLLIN)
@@ -128,8 +131,8 @@ class _Node:
                     return
 
     def _take(self, fileno: int) -> None:
-        """A producer's requests. What the followers need not know of is answered at once; it comes
-        alone.
+        """Handle a producer's requests. Those that store nothing come alone, and are answered at
+        once.
         """
         peer = self._producers[fileno]
         if not peer.receive():
@@ -151,7 +154,7 @@ class _Node:
         peer.drop(used)
 
     def _copy(self, leader: Peer, file: _File) -> bool:
-        """What a leader has sent; whether it is still there."""
+        """Copy what a leader has sent; returns whether it still runs."""
         if not leader.receive():
             return False
         used, starts = leader.whole_frames()
@@ -162,7 +165,7 @@ class _Node:
         return True
 
     def _commit(self, follower: _Follower) -> None:
-        """What both followers have written is acknowledged, in one send for each producer."""
+        """Acknowledge what both followers have written, with one send for each producer."""
         follower.acknowledged()
         follower.send()
         reached = min(each.written for each in self._followers.values())
@@ -175,7 +178,7 @@ class _Node:
 
 
 def serve(number: int, folder: str) -> None:
-    """The process."""
+    """Run one node in this process."""
     _Node(number, Path(folder)).serve()
 
 
@@ -189,7 +192,7 @@ class BareNodes:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes."""
+        """The ids of the processes."""
         return [process.pid for process in self.processes]
 
     def __enter__(self) -> Self:

@@ -158,7 +158,7 @@ class _Copy:
         self._deadline = deadline
         self._held: _Held | None = None
         self._room = bytearray()
-        """What batches of the source are read into, one after the other."""
+        """The buffer for the source's batches, used again for each."""
         self._epoch = NO_EPOCH
         self.appended_bytes = 0
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
@@ -239,7 +239,7 @@ class _Copy:
                 found = await self._read_aside(partition, offset, source.key)
                 if found is not None:
                     return ErrorCode.NONE, found
-                # On the loop, which finds out what is wrong, and has it repaired.
+                # The loop reads it: it finds damage, and starts the repair.
                 end = partition.high_watermark
                 data, _ = await finished(read(partition.log, offset, end, 1))
                 view = next(iter(batches(data, verify=False)), None)
@@ -259,7 +259,7 @@ class _Copy:
     async def _read_aside(
         self, partition: Partition, offset: int, key: bytes
     ) -> NestedBatches | None:
-        """The batches, read and checked by a thread; None: not so."""
+        """The batches, read and checked by a thread; None if the thread could not do it."""
         self._held = None
         # The thread that unpacks batches never waits for a disk: the reading threads do.
         place = await finished(locate(partition.log, offset, partition.high_watermark))
@@ -331,8 +331,8 @@ class _Copy:
 
 
 def _read_and_find(place: Slice, room: bytearray, offset: int, key: bytes) -> NestedBatches | None:
-    """In a thread: read a batch of the source, and find what is nested in it; None: it cannot be
-    read, or is not as expected.
+    """In a thread: read a batch of the source, and find the batches in it. None if it can't be
+    read, or is not the expected one.
     """
     path, position, size, _, _ = place
     try:

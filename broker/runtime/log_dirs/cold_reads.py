@@ -54,8 +54,8 @@ def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tupl
 
 
 def locate(log: Log, offset: int, end_offset: int) -> Reading[Slice | None]:
-    """Where the batch with this offset is, for a thread that reads it: it was in memory just now.
-    None: there is none, or its file is not one that others can open.
+    """The place of the batch with this offset, for a thread that reads it. The batch is in memory
+    when this returns. None if there is none, or if only this process can open its file.
     """
     cold: ColdRead | None = None
     for _ in range(MOST_WAITS):

@@ -23,7 +23,7 @@ from kstore._fast.record.batch import InvalidBatchError
 
 cdef enum:
     NO_BATCHES = -1
-    LARGEST_SEQUENCE = 0x7FFFFFFF   # behind it comes 0, as in Kafka
+    LARGEST_SEQUENCE = 0x7FFFFFFF   # 0 follows it, as in Kafka
     MOST_RECORDS = 0x7FFFFFFF
 
 # CRC-32C's polynomial, and x**(2**k) modulo it, the highest power last in a word.
@@ -168,8 +168,8 @@ cdef class NestedBatches:
         return (<const char*>self.data)[:self.size_bytes]
 
 
-# What is wrong with the batches at p..end, BATCH_OK for nothing; NO_BATCHES where they are not such
-# as are copied.
+# The first error of the batches at p..end, or BATCH_OK. NO_BATCHES: there are none, or one is of a
+# kind that is not copied.
 cdef int check_nested(NestedBatches found, const uint8_t* p, const uint8_t* end) noexcept nogil:
     cdef BatchInfo info
     while p < end:

@@ -1,4 +1,4 @@
-"""A message that a worker has taken, and one that no worker managed."""
+"""Leased messages and dead letters."""
 
 from __future__ import annotations
 
