@@ -189,20 +189,20 @@ class Controller(Decisions):
         """Topic configs have changed: a leaderless partition may now elect any leader, and others
         may be eligible.
         """
-        names, self._changed_configs = self._changed_configs, set()
-        if names:
-            await self.exclusively(self._take_configs_of, names)
-        cluster, self._changed_cluster = self._changed_cluster, False
-        if cluster:
+        if self._changed_configs:
+            await self.exclusively(self._take_configs_of)
+        if self._changed_cluster:
             await self.exclusively(self._take_cluster)
 
     async def _take_cluster(self) -> None:
+        self._changed_cluster = False
         known = self.state
         self.state = await self.with_settings(known)
         if self.state != known:
             await self.commit(await self.changes(self.state.topics))
 
-    async def _take_configs_of(self, names: set[str]) -> None:
+    async def _take_configs_of(self) -> None:
+        names, self._changed_configs = self._changed_configs, set()
         await self.commit(await self.changes(await self.read_configs_of(names)))
 
     async def _take_failed_log_dirs(self) -> None:

@@ -190,18 +190,23 @@ class Decisions(ABC):
             await self.in_store(keep_min_isr, self.coordination, min_isr)
         return state
 
-    async def read_settings(self, touched: Collection[int]) -> None:
+    async def read_settings(self, touched: Collection[int]) -> set[str]:
         """Read settings before an election: since min.insync.replicas was lowered, a leader may
         have advanced the high watermark before this controller knew of it. Eligible replicas that
         may not have all records are then no longer eligible.
+
+        Returns the topics whose settings have changed. The caller decides on them too: nobody else
+        will, because the state no longer shows the change.
         """
-        self.state = await self.with_settings(self.state)
+        known = self.state
+        self.state = await self.with_settings(known)
+        changed = set() if self.state == known else set(known.topics)
         concerned = {
             name
             for name, _, partition in self.state.partitions()
             if partition.elr and not set(partition.replicas).isdisjoint(touched)
         }
-        await self.read_configs_of(concerned)
+        return changed.union(await self.read_configs_of(concerned))
 
     async def read_configs_of(self, names: set[str]) -> list[str]:
         """Apply the configs of topics; returns the topics whose configs have changed."""
@@ -340,11 +345,10 @@ class Decisions(ABC):
             return
         if failed <= self.state.offline.get(broker.node_id, frozenset()):
             return
-        await self.read_settings({broker.node_id})
+        changed = await self.read_settings({broker.node_id})
         self.state = self.state.with_offline(broker.node_id, failed)
-        await self.commit(
-            await self.changes({name for name, _ in failed} & self.state.topics.keys())
-        )
+        names = changed.union(name for name, _ in failed) & self.state.topics.keys()
+        await self.commit(await self.changes(names))
         self.channels.tell_partitions(failed, replicas=False)
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:

@@ -276,7 +276,7 @@ class Preparing(ABC, Generic[P]):
         controller = self._controller
         if name not in self.under_way:
             return
-        await controller.read_settings(silent)
+        changed = await controller.read_settings(silent)
         changes = events.taken_from(controller.state, name, silent)
         if changes:
             LOGGER.warning(
@@ -285,6 +285,7 @@ class Preparing(ABC, Generic[P]):
                 name, brokers(silent), len(changes),
             )  # fmt: skip
         await controller.commit(changes)
+        await controller.commit(await controller.changes(changed))
 
 
 def brokers(nodes: Collection[int]) -> str:

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from kstore.broker.state.controller.eligible import Rules
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.errors import KafkaError
 from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, run
 
@@ -43,5 +45,99 @@ def test_who_is_eligible_follows_from_the_settings_that_hold_when_a_leader_ends(
                 patch.setattr(type(controller.growth), "under_way", {"t": None})
                 await controller.exclusively(controller.growth._fence, "t", {leader.node_id})
         assert (partition().leader == left) == (least == 2)
+
+    run(story)
+
+
+@pytest.mark.parametrize("where", ["/config/topics/t", "/config/brokers/<default>"])
+@pytest.mark.parametrize("how", ["loses its log dir", "does not answer"])
+def test_a_setting_that_was_read_for_another_topic_ends_who_is_eligible(
+    how: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """min.insync.replicas is lowered, and the controller reads it only because a replica of another
+    topic fails. The replica outside the ISR lacks what two have committed since, so it is not
+    eligible again when the setting is raised.
+    """
+
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        for name in ("t", "other"):
+            await controller.create_topic(NewTopic(name, assignments={0: [0, 1, 2]}))
+        await cluster.settle()
+        configs = {"min.insync.replicas": "3"}
+
+        def set_min_isr(least: int) -> None:
+            configs["min.insync.replicas"] = str(least)
+            node = json.dumps({"version": 1, "config": configs}).encode()
+            cluster.store.ensure(where)
+            cluster.store.set(where, node)
+
+        def partition() -> PartitionImage:
+            return controller.state.topics["t"].partitions[0]
+
+        set_min_isr(3)
+        await cluster.settle()
+        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
+        await cluster.nodes[0].propose("t", 0, [0, 1])
+        assert partition().elr == (2,)
+
+        heard: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(controller, "_note", heard.append)
+            set_min_isr(2)
+            await reached(lambda: heard)
+            if how == "loses its log dir":
+                node = controller.state.brokers[0]
+                controller.replicas_failed(node, {("other", 0)})
+                await reached(lambda: controller.state.topics["other"].partitions[0].leader != 0)
+            else:
+                patch.setattr(type(controller.growth), "under_way", {"other": None})
+                await controller.exclusively(controller.growth._fence, "other", {0})
+        for path in heard:
+            controller._note(path)
+        await cluster.settle()
+        assert partition().elr == ()
+        set_min_isr(3)
+        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
+        for node_id in (0, 1):
+            cluster.nodes[node_id].stop()
+        await cluster.settle()
+        assert (partition().leader, partition().elr) == (-1, (0, 1))
+
+    run(story)
+
+
+@pytest.mark.parametrize("where", ["/config/topics/t", "/config/brokers/<default>"])
+def test_a_setting_is_not_forgotten_while_the_store_is_away(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create_topic(NewTopic("t", 1, 3))
+        await cluster.settle()
+
+        def set_min_isr(least: int) -> None:
+            config = {"version": 1, "config": {"min.insync.replicas": str(least)}}
+            cluster.store.set(where, json.dumps(config).encode())
+
+        heard: list[str] = []
+        note = controller._note
+        monkeypatch.setattr(controller, "_note", lambda path: (heard.append(path), note(path)))
+        set_min_isr(2)
+        await reached(lambda: where in heard)
+        await reached(lambda: not (controller._changed_configs or controller._changed_cluster))
+        await cluster.settle()
+        heard.clear()
+        monkeypatch.setattr(controller, "_note", heard.append)
+        set_min_isr(3)
+        await reached(lambda: heard)
+        assert controller.state.eligible_rules("t") == Rules(2)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(controller.coordination), "away", True)
+            note(where)
+            with pytest.raises(KafkaError, match="nothing was changed"):
+                await controller._take_configs()
+        controller.brokers_changed.set()
+        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
 
     run(story)

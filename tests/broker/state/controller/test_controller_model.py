@@ -92,12 +92,16 @@ class Controller(RuleBasedStateMachine):
         self._register(node)
         self._brokers_changed()
 
-    def _hear(self) -> None:
-        """The controller reads min.insync.replicas."""
+    def _hear(self) -> set[str]:
+        """The controller reads min.insync.replicas; returns the topics where it has changed."""
+        changed = set()
         for name, least in self.min_isr.items():
             topic = self.state.topics[name]
             configs = {**topic.configs, "min.insync.replicas": str(least)}
-            self.state = self.state.with_topics(topic._replace(configs=configs))
+            if configs != topic.configs:
+                changed.add(name)
+                self.state = self.state.with_topics(topic._replace(configs=configs))
+        return changed
 
     @rule(place=places)
     def write(self, place: tuple[str, int]) -> None:
@@ -135,9 +139,10 @@ class Controller(RuleBasedStateMachine):
     @rule(node=nodes, place=places)
     def fail_replica(self, node: int, place: tuple[str, int]) -> None:
         if node in self.registered:
-            self._hear()
+            changed = self._hear()
             self.state = self.state.with_offline(node, {place})
-            self._take(events.after_brokers_changed(self.state, place[0], INDEXES))
+            for name in changed | {place[0]}:
+                self._take(events.after_brokers_changed(self.state, name, INDEXES))
 
     @rule(place=places, isr=st.sets(nodes, max_size=4), behind=st.integers(-1, 1), epochs=nodes)
     def propose(self, place: tuple[str, int], isr: set[int], behind: int, epochs: int) -> None:
