@@ -1,7 +1,9 @@
 """A consistent copy of logs while they are written. Sealed segments are shared with the copy, by
 reflink if the file system supports it, otherwise by hard link; only the active segment is copied.
 
-Neither side changes a shared file: before a segment is truncated, it gets a file of its own.
+Neither side changes a shared file: before a segment is truncated, it gets a file of its own. The
+copy gets its name when it is complete and durable: a killed process leaves nothing that looks like
+a copy.
 """
 
 from __future__ import annotations
@@ -9,10 +11,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.env import sync_dir
@@ -63,25 +65,45 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
     """Copy logs of one log dir to a new one, as they are at one moment: a transaction is in all of
     them or in none. The copy is on disk when this returns.
 
-    Raises SnapshotError if ``target`` exists and is not empty, and LogStorageError.
+    Raises SnapshotError if ``target`` exists and is not empty or cannot be replaced, and
+    LogStorageError; then ``target`` is as before. A killed process leaves the folder
+    ``target``.unfinished.*, which nothing needs.
     """
-    target = os.path.abspath(target)
+    target = os.path.realpath(target)
     with told(f"taking a snapshot of {directory} to {target}"):
-        if os.path.isdir(target) and os.listdir(target):
+        if os.path.exists(target) and os.listdir(target):
             raise SnapshotError(f"{target} is not empty: take the snapshot to a new folder")
-        os.makedirs(target, PRIVATE_FOLDER, exist_ok=True)
-        rows = sorted(logs, key=lambda log: log.local.name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        unfinished = f"{target}.unfinished.{uuid.uuid4().hex[:8]}"
+        os.mkdir(unfinished, PRIVATE_FOLDER)
         try:
-            with ExitStack() as locks:
-                for log in rows:
-                    locks.enter_context(log.local.swapping)  # in this process, segments stay
-                parts = _share_logs(rows, directory, target)
-            for part in parts:
-                _complete(part, target)  # takes long: closing a log waits for its lock
-        finally:
-            for path in Path(target).glob(f"*/*{CLEANED}"):
-                path.unlink(missing_ok=True)
-        _sync_folder(target)
+            if os.path.exists(target):
+                shutil.copymode(target, unfinished)
+            _copy(sorted(logs, key=lambda log: log.local.name), directory, unfinished)
+            _name(unfinished, target)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+
+
+def _copy(rows: Sequence[SnapshotLog], directory: str, target: str) -> None:
+    with ExitStack() as locks:
+        for log in rows:
+            locks.enter_context(log.local.swapping)  # in this process, segments stay
+        parts = _share_logs(rows, directory, target)
+    for part in parts:
+        _complete(part, target)  # takes long: closing a log waits for its lock
+    _sync_folder(target)
+
+
+def _name(unfinished: str, target: str) -> None:
+    try:
+        os.rename(unfinished, target)
+    except OSError as error:
+        raise SnapshotError(
+            f"{target} can't be replaced by the snapshot: {error.strerror}. Take it to a new folder"
+        ) from error
+    sync_dir(os.path.dirname(target))
 
 
 def _share_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> list[_Part]:

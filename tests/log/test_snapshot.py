@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import kstore
 from kstore.log import Log, LogStorageError, SnapshotError, snapshot
 from kstore.log.offline.verify import verify
 from tests.log.handling import values
+from tests.log.retention.failing_files import is_killed
 
 
 def numbers(start: int, end: int) -> list[bytes]:
@@ -217,3 +219,61 @@ def test_a_copy_that_fails_leaves_no_second_name_of_the_segment(
         with pytest.raises(LogStorageError):
             log.snapshot(tmp_path / "copy")
         assert Path(log.segments[-1].path).stat().st_nlink == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("step", ["_share_log", "copy_file", "_sync_folder", "_name"])
+def test_a_killed_process_leaves_no_folder_that_looks_like_a_copy(
+    tmp_path: Path, step: str, exists: bool
+) -> None:
+    """The folder that it leaves lacks the newest records, but it does not have the copy's name."""
+    target = tmp_path / "copy"
+    if exists:
+        target.mkdir()
+
+    def work() -> None:
+        no_reflink = {"_reflink": lambda *_: False}
+        killing = {step: lambda *_: os.kill(os.getpid(), signal.SIGKILL)}
+        vars(snapshot).update(no_reflink | killing)
+        with kstore.open_log(tmp_path / "data", topic="orders") as log:
+            log.snapshot(target)
+
+    with filled(tmp_path / "data"):
+        pass
+    assert is_killed(work)
+    assert target.exists() == exists
+    assert not exists or not list(target.iterdir())
+    assert len(list(tmp_path.glob("copy.unfinished.*"))) == 1
+    with kstore.open_log(tmp_path / "data", topic="orders") as log:
+        log.snapshot(target)
+        assert values(log) == numbers(0, 1000)
+    with kstore.open_log(target, topic="orders") as copy:
+        assert values(copy) == numbers(0, 1000)
+
+
+def test_a_link_to_an_empty_folder_and_the_mode_of_that_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o750)
+    (tmp_path / "copy").symlink_to("elsewhere")
+    with filled(tmp_path / "data") as log:
+        log.snapshot(tmp_path / "copy")
+    assert (tmp_path / "copy").is_symlink()
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o750
+    with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+        assert values(copy) == numbers(0, 1000)
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a file system is mounted on."""
+
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with filled(tmp_path / "data") as log:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", busy)
+            with pytest.raises(SnapshotError, match=r"can't be replaced.*busy.*new folder"):
+                log.snapshot(tmp_path / "copy")
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
