@@ -32,6 +32,7 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
 )
 from kstore.broker.runtime.log_dirs.homes import Homes
 from kstore.broker.runtime.log_dirs.log_dir_failures import unusable
+from kstore.broker.runtime.log_dirs.removals import Removals
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import topic_row
 from kstore.record.compression import compression_for
@@ -70,6 +71,7 @@ class LogManager:
         self.leaving: dict[TopicPartition, LogDir] = {}
         """Log dirs of logs that are being deleted; a new one of that name follows there."""
         self.threads = node.dirs
+        self.removals = Removals(node)
         self._reads = node.dir_reads
         self.failed: dict[str, str] = {}
         """The paths of the log dirs that have failed, and why (log_dir_failures.py)."""
@@ -359,7 +361,7 @@ class LogManager:
             log_dir.delete(key)
 
     async def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
-        """Remove partitions' logs, except for the files, which `remove` deletes; missing logs are
+        """Remove partitions' logs, except for the files, for `removals`; missing logs are
         skipped. When this returns no log has a home here; its result completes when all are closed:
         raises the first LogError or OSError, after all were tried.
         """
@@ -378,13 +380,6 @@ class LogManager:
     def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
         for key in keys:
             self.leaving.pop(key, None)
-
-    async def remove(self, taken: Iterable[Taken]) -> None:
-        """Delete the files of removed logs. LogError, OSError."""
-        for log_dir, folders in taken:
-            for folder in folders:
-                what = f"removing {folder}"
-                await self.in_thread(log_dir, what, partial(log_dir.remove_taken, folder))
 
     def put_aside_now(self, key: TopicPartition) -> None:
         """As `put_aside`. Blocks."""
@@ -468,6 +463,7 @@ class LogManager:
 
     def close(self) -> None:
         """Flush, checkpoint and mark clean; further appends fail."""
+        self.removals.close()
         dirs, self._dirs = self._dirs, []
         for log_dir in dirs:
             log_dir.pages.end()  # here, because its loop runs in this thread

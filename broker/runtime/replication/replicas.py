@@ -78,7 +78,6 @@ class Replicas:
         """Logs that `open_logs` has opened for `take`, or their errors."""
         self._cutting: dict[TopicPartition, asyncio.Future[None]] = {}
         """Logs that `drop_uncommitted` is truncating."""
-        self._removals: set[asyncio.Task[None]] = set()
 
     # ---- lookups ----
 
@@ -382,14 +381,7 @@ class Replicas:
         return self._delete(await self._log_manager.take_away(places))
 
     async def _delete(self, taking: Awaitable[list[Taken]]) -> None:
-        removal = asyncio.ensure_future(self._log_manager.remove(await taking))
-        self._removals.add(removal)
-        removal.add_done_callback(self._note_removal)
-
-    def _note_removal(self, done: asyncio.Task[None]) -> None:
-        self._removals.discard(done)
-        if not done.cancelled() and (problem := done.exception()) is not None:
-            self._node.report(f"files of deleted logs stay until a restart: {problem}")
+        self._log_manager.removals.begin(await taking)
 
     def _tell(self, place: TopicPartition, leads: bool, leader_epoch: int) -> None:
         for callback in self.on_leadership:

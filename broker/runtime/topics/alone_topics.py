@@ -355,7 +355,7 @@ class AloneTopics(Topics):
             LOGGER.info("'%s' now has %d partitions: the others were empty", name, first)
             keys = (TopicPartition(name, index) for index in range(first, count))
             try:
-                await self._replicas.remove(await (await self._replicas.take_away(keys)))
+                self._replicas.removals.begin(await (await self._replicas.take_away(keys)))
             except (LogError, OSError) as problem:
                 self._replicas.report(
                     f"logs of retired partitions of {name} were not deleted: {problem}"

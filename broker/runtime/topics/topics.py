@@ -374,8 +374,8 @@ class Topics:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"No partitions for '{name}': {why}")
 
     async def _remove(self, topic: TopicImage) -> None:
-        """Remove a topic from the store, from the image if it is there, and from the log dirs; the
-        next start removes what cannot be removed now.
+        """Remove a topic from the store, from the image if it is there, and from the log dirs. Its
+        files are removed a little later, or at the next start.
         """
         name = topic.name
         async with self._one_at_a_time:
@@ -384,7 +384,7 @@ class Topics:
             self._show(self._image.without_topics(name), epoch)
         keys = (TopicPartition(name, index) for index in range(len(topic.partitions)))
         try:
-            await self._replicas.remove(await (await self._replicas.take_away(keys)))
+            self._replicas.removals.begin(await (await self._replicas.take_away(keys)))
         except (LogError, OSError) as problem:
             why = f"logs of the deleted topic {name} remain until a restart: {problem}"
             self._replicas.report(why)

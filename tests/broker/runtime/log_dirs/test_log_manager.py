@@ -16,6 +16,7 @@ from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.broker.state.work import ROWS_BETWEEN
 from kstore.config import BrokerConfig
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
 
 
 def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
@@ -66,7 +67,8 @@ def test_many_logs_are_taken_away_with_turns_for_others(tmp_path, monkeypatch):
         assert log_manager.places() == []
         taken = await taking
         assert sum(len(each.folders) for each in taken) == len(keys)
-        await log_manager.remove(taken)
+        log_manager.removals.begin(taken)
+        await reached(lambda: not list(tmp_path.glob("t-*")))
 
     try:
         loop.run_until_complete(take_away())

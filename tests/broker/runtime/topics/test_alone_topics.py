@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
+from kstore.log import LogDir
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.broker.api.requests.world import World, in_world
@@ -28,6 +30,7 @@ from tests.plain_messages import Ask
 
 ORDERED = {"kstore.partition.count.required": "true", "kstore.ordered.expansion": "true"}
 NARROWER = NewPartitions("t", 1, may_shrink=True)
+WAIT_S = 30
 OFTEN = {"log.retention.check.interval.ms": "1"}
 
 
@@ -122,7 +125,8 @@ def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
         with pytest.raises(TopicError, match="logs of the removed partitions are not deleted"):
             await topics.add_partitions(NewPartitions("t", 2))
         await topics.delete("t")
-        assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-1", "t-2"]
+        assert sorted(path.name for path in tmp_path.glob("t-?")) == ["t-1", "t-2"]
+        await reached(lambda: not list(tmp_path.glob("t-*-delete")))
 
     async def afterwards(world: World) -> None:
         assert "t" not in world.broker.image.topics
@@ -131,6 +135,31 @@ def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
 
     in_world(tmp_path, story, **OFTEN)
     in_world(tmp_path, afterwards)
+
+
+def test_a_topic_is_deleted_before_its_files_are_and_its_name_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large files take time: a client does not wait for them."""
+    may_go = threading.Event()
+    real = LogDir.remove_taken
+
+    def remove(log_dir: LogDir, path: str) -> None:
+        assert may_go.wait(WAIT_S)
+        real(log_dir, path)
+
+    async def story(world: World) -> None:
+        topics = await made(world)
+        await topics.delete("t")
+        assert len(list(tmp_path.glob("t-*-delete"))) == 3
+        assert znodes.read_deletions(world.broker.topics._store) == {}
+        may_go.set()
+        await made(world)
+        await reached(lambda: not list(tmp_path.glob("t-*-delete")))
+        assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-0", "t-1", "t-2"]
+
+    monkeypatch.setattr(LogDir, "remove_taken", remove)
+    in_world(tmp_path, story)
 
 
 def test_a_coordinator_that_hangs_holds_nothing_back_past_the_limit(tmp_path: Path) -> None:
