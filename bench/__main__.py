@@ -28,6 +28,7 @@ GROUPS = {
     "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
     "scan": "kstore.scan in DuckDB and Polars: Parquet files of the same records",
     "pipeline": "the Spark source and sink: Spark's own Kafka connector on the same broker",
+    "sink": "the Spark sink without Spark: its former design, bytes through the driver",
     "compare": "the broker beside Kafka; rows may be named behind it",
 }
 RESULTS = Path(__file__).parent / "results"
