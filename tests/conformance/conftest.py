@@ -18,6 +18,10 @@ from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 
+KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": str(10 * 24 * 3_600_000)}
+"""Of brokers that live through a session: many tests write records with times in the past, and a
+broker that looks for old segments while such a test runs deletes what the test is about to read.
+"""
 AGAINST_KAFKA = os.environ.get("KSTORE_CONFORMANCE_AGAINST", "kstore") == "kafka"
 
 
@@ -50,7 +54,8 @@ def kafka_jars() -> Path:
 @pytest.fixture(scope="session")
 def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A real single-node Kafka for the whole session."""
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
+    folder = tmp_path_factory.mktemp("kafka")
+    with KafkaBroker(folder, overrides=KEEPS_OLD_RECORDS) as running:
         yield running
 
 
@@ -62,7 +67,8 @@ def peer(
     if AGAINST_KAFKA:
         yield request.getfixturevalue("kafka")
         return
-    with KstoreBroker(tmp_path_factory.mktemp("kstore")) as running:
+    folder = tmp_path_factory.mktemp("kstore")
+    with KstoreBroker(folder, overrides=KEEPS_OLD_RECORDS) as running:
         yield running
 
 
