@@ -84,7 +84,7 @@ class Placement:
         self._begin()
 
     def _begin(self) -> None:
-        if self._task is None:
+        if self._task is None or self._task.done():
             if not needs(self._rows(), self._cluster.view):
                 self._placed()
                 return
@@ -92,7 +92,6 @@ class Placement:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(Failure(error if isinstance(error, Exception) else RuntimeError(str(error))))
 

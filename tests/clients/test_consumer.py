@@ -94,7 +94,27 @@ def test_latest_begins_at_the_end_and_earliest_at_the_start(broker: FakeBroker) 
         assert reader.position(TP) == 6
 
 
-def test_an_offset_outside_the_log_is_reset_or_raised(broker: FakeBroker) -> None:
+def test_a_seek_in_the_turn_in_which_a_position_was_found_is_carried_out(
+    broker: FakeBroker,
+) -> None:
+    log = Log(batch(0, b"a", b"b"))
+    broker.handlers[FetchRequest] = log.fetch
+    broker.handlers[ListOffsetsRequest] = log.list_offsets
+
+    async def read() -> list[int]:
+        settings = FAST | {"auto_offset_reset": "latest"}
+        async with AIOConsumer(bootstrap_servers=broker.address, **settings) as reader:
+            reader.assign([TP])
+            assert await reader.position(TP) == 2
+            reader.seek_to_beginning()
+            return [record.offset for record in await reader.poll(5000)]
+
+    assert asyncio.run(read()) == [0, 1]
+
+
+def test_an_offset_outside_the_log_is_reset_or_raised(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     log = Log(batch(5, b"a"), start=5)
     with consumer(broker, log) as reader:
         reader.seek(TP, 2)
