@@ -22,7 +22,7 @@ from kstore.clients.core.consumer.subscription import SubscriptionState
 from kstore.clients.core.metadata import Broker
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.connection import BrokerConnection
-from kstore.errors import InvalidPartitionEpochError, KafkaError, NetworkError, error_for
+from kstore.errors import InvalidPartitionEpochError, KafkaError, error_for
 from kstore.protocol.logs.fetch import FetchRequest, FetchResponse
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
@@ -45,7 +45,6 @@ class _Node:
         self.failures = 0
         self.asked: dict[TopicPartition, Asked] = {}
         self.by_id = False
-        self.timer: asyncio.TimerHandle | None = None
         self.names: dict[Any, str] = {}
 
 
@@ -191,21 +190,12 @@ class Fetcher:
             node.names = {row.topic_id: tp.topic for tp, row in wanted.items()}
         node.session.fill(request, wanted, by_id=node.by_id)
         node.asked = self.plan.ask(node.node_id, wanted)
-        wait_ms = settings["request.timeout.ms"] + settings["fetch.max.wait.ms"]
-        node.timer = self._loop.call_later(wait_ms / 1000, self._late, node, connection, wait_ms)
-        future = connection.send(request, version)
+        future = connection.send(request, version, extra_wait_ms=request.max_wait_ms)
         future.add_done_callback(partial(self._answered, node))
-
-    def _late(self, node: _Node, connection: BrokerConnection, wait_ms: int) -> None:
-        connection.close(
-            NetworkError(f"{connection.address} did not answer a Fetch within {wait_ms} ms")
-        )
 
     # ---- responses ----
 
     def _answered(self, node: _Node, future: asyncio.Future[Message]) -> None:
-        if node.timer is not None:
-            node.timer.cancel()
         node.is_busy = False
         if self._is_closed or future.cancelled():
             return
@@ -322,8 +312,6 @@ class Fetcher:
         if self._wake is not None:
             self._wake.cancel()
         for node in self._nodes.values():
-            if node.timer is not None:
-                node.timer.cancel()
             connection = node.connection
             if connection is not None and not connection.is_lost and node.session.is_open:
                 request = FetchRequest(max_wait_ms=0)

@@ -39,7 +39,7 @@ from kstore.record import (
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
-from tests.reference.fake_broker import HANG_UP, FakeBroker
+from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
 
 @pytest.fixture
@@ -112,9 +112,7 @@ def test_a_seek_in_the_turn_in_which_a_position_was_found_is_carried_out(
     assert asyncio.run(read()) == [0, 1]
 
 
-def test_an_offset_outside_the_log_is_reset_or_raised(
-    broker: FakeBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_offset_outside_the_log_is_reset_or_raised(broker: FakeBroker) -> None:
     log = Log(batch(5, b"a"), start=5)
     with consumer(broker, log) as reader:
         reader.seek(TP, 2)
@@ -127,6 +125,21 @@ def test_an_offset_outside_the_log_is_reset_or_raised(
             OffsetOutOfRangeError, match="offset 2 is outside the log, which begins at 5"
         ):
             reader.poll(5000)
+
+
+def test_a_fetch_may_wait_longer_than_other_requests(broker: FakeBroker) -> None:
+    log = Log(batch(0, b"a"))
+    with consumer(broker, log, request_timeout_ms=500, fetch_max_wait_ms=60_000) as reader:
+
+        def fetch(request: FetchRequest) -> Any:
+            if log.asked:
+                return SILENCE
+            time.sleep(0.7)
+            return log.fetch(request)
+
+        broker.handlers[FetchRequest] = fetch
+        reader.seek(TP, 0)
+        assert [r.offset for r in reader.poll(5000)] == [0]
 
 
 @pytest.mark.parametrize("trouble", [HANG_UP, ErrorCode.NOT_LEADER_OR_FOLLOWER])
