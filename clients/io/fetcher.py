@@ -7,6 +7,7 @@ sent as soon as a broker without one has something to fetch, and its response tr
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ from kstore.types import TopicPartition
 
 __all__ = ["Fetcher"]
 
+_log = logging.getLogger("kstore.clients.consumer")
 TOPIC_IDS = 13
 LANE = "fetch"
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
@@ -275,6 +277,9 @@ class Fetcher:
             self._cluster.want_refresh()
         if outcome.pause:
             asked.progress.pause_until_ms = now_ms + self._pause_ms(1)
+        if outcome.jump:
+            reset = self._settings["auto.offset.reset"]
+            _log.warning("%s; it continues by auto.offset.reset=%s", outcome.jump, reset)
         if outcome.place:
             self._place()
 

@@ -112,11 +112,17 @@ def test_a_seek_in_the_turn_in_which_a_position_was_found_is_carried_out(
     assert asyncio.run(read()) == [0, 1]
 
 
-def test_an_offset_outside_the_log_is_reset_or_raised(broker: FakeBroker) -> None:
+def test_an_offset_outside_the_log_is_reset_or_raised(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     log = Log(batch(5, b"a"), start=5)
     with consumer(broker, log) as reader:
         reader.seek(TP, 2)
         assert [r.offset for r in reader.poll(5000)] == [5]
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "partition t-0: offset 2 is outside the log, which begins at 5; "
+        "it continues by auto.offset.reset=earliest"
+    ]
     with consumer(broker, log, auto_offset_reset="none") as reader:
         with pytest.raises(OffsetOutOfRangeError, match="no position for t-0"):
             reader.poll(5000)

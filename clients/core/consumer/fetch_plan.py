@@ -142,6 +142,8 @@ class Outcome(NamedTuple):
     """Do not fetch the partition for a while."""
     place: bool = False
     """Look up or validate the position."""
+    jump: str = ""
+    """Why the next record is not the one after the last: the reset policy applies."""
 
 
 NOTHING = Outcome()
@@ -372,16 +374,12 @@ class FetchPlan:
         if progress.waiting_bytes:
             progress.after_taken = True
             return NOTHING
+        begins = f", which begins at {data.log_start_offset}" if data.log_start_offset >= 0 else ""
+        text = f"partition {row.tp}: offset {asked.offset} is outside the log{begins}"
         if self._reset is not None:
             row.seek_by_timestamp(self._reset)
-            return Outcome(place=True)
-        begins = f", which begins at {data.log_start_offset}" if data.log_start_offset >= 0 else ""
-        return Outcome(
-            error=OffsetOutOfRangeError(
-                f"partition {row.tp}: offset {asked.offset} is outside the log{begins}, and "
-                "auto_offset_reset is none"
-            )
-        )
+            return Outcome(place=True, jump=text)
+        return Outcome(error=OffsetOutOfRangeError(f"{text}, and auto_offset_reset is none"))
 
 
 def _too_large(progress: Progress, size_bytes: int) -> Exception:
