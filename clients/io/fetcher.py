@@ -246,8 +246,6 @@ class Fetcher:
                     self._put(row, outcome)
                     arrived = True
                 self._follow_up(row, outcome, now_ms)
-        for row in asked.values():  # not in the response: nothing new
-            row.progress.asked_of = None
         if other_lives:
             self._tell_other_lives(other_lives)
             arrived = True

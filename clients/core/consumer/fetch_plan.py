@@ -64,7 +64,6 @@ class Progress:
 
     __slots__ = (
         "after_taken",
-        "asked_of",
         "blocked",
         "leader_epoch",
         "offset",
@@ -84,8 +83,6 @@ class Progress:
         """Increases with each response; the loop writes it."""
         self.taken_bytes = 0
         """Increases as records are returned or discarded; the user's thread writes it."""
-        self.asked_of: int | None = None
-        """The broker that has a request for this partition."""
         self.replica: int | None = None
         """The follower to read from (KIP-392)."""
         self.replica_until_ms = 0.0
@@ -115,6 +112,7 @@ class Asked(NamedTuple):
     progress: Progress
     version: int
     offset: int
+    of_follower: bool
 
 
 @dataclass(slots=True)
@@ -220,8 +218,8 @@ class FetchPlan:
         asked = {}
         for tp, row in wanted.items():
             progress = self._progress[tp]
-            progress.asked_of = node
-            asked[tp] = Asked(progress, progress.version, row.offset)
+            of_follower = progress.replica == node
+            asked[tp] = Asked(progress, progress.version, row.offset, of_follower)
         return asked
 
     def forget(self) -> None:
@@ -259,7 +257,6 @@ class FetchPlan:
     def failed(self, asked: Mapping[TopicPartition, Asked]) -> None:
         """The request failed. A follower that was read from is no longer used."""
         for row in asked.values():
-            row.progress.asked_of = None
             row.progress.replica = None
 
     def answered(
@@ -268,7 +265,6 @@ class FetchPlan:
         """Interpret a partition's row of a response."""
         progress = asked.progress
         row = progress.row
-        progress.asked_of = None
         if row.version != asked.version or row.revoking:
             return NOTHING
         if error := self._other_life(progress, data):
@@ -368,7 +364,7 @@ class FetchPlan:
 
     def _out_of_range(self, asked: Asked, data: PartitionData) -> Outcome:
         progress, row = asked.progress, asked.progress.row
-        if progress.replica is not None:  # a follower may lag behind; the leader knows
+        if asked.of_follower:  # it may lag behind; the leader knows
             progress.replica = None
             return Outcome(pause=True)
         if progress.waiting_bytes:

@@ -365,6 +365,18 @@ def test_a_follower_is_read_from_for_a_while_and_given_up_after_an_error() -> No
     assert fixture.asked_of() == [1]
 
 
+def test_a_follower_that_lags_causes_no_reset_when_it_is_no_longer_read_from() -> None:
+    fixture = Fixture(reset=Reset(-1))
+    fixture.answer(preferred_read_replica=3)
+    ((node, wanted),) = fixture.plan.next_round(fixture.view, (), 0, 999).requests.items()
+    asked = fixture.plan.ask(node, wanted)[TP]
+    assert fixture.asked_of(now_ms=1_001) == [1]
+    data = PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert fixture.plan.answered(asked, data, fixture.view, 1_002) == Outcome(pause=True)
+    assert fixture.row.position == Position(0)
+    assert fixture.row.reset is None
+
+
 def test_a_leader_that_an_answer_tells_of_is_taken_at_once() -> None:
     fixture = Fixture()
     outcome = fixture.answer(
