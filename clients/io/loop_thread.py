@@ -68,8 +68,8 @@ class LoopThread:
                 try:
                     return future.result(_LOOK_S)
                 except TimeoutError:
-                    if future.done():  # the coroutine's own
-                        raise
+                    if future.done():  # just now, or the error is the coroutine's own
+                        return future.result()
                     if not self._thread.is_alive():  # another thread is closing it
                         raise RuntimeError("the client is closed") from None
         except BaseException:

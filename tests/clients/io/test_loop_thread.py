@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,33 @@ def test_results_and_errors_come_back() -> None:
     called = threading.Event()
     thread.call(called.set)
     assert called.wait(LIMIT_S)
+    thread.close()
+
+
+def test_a_result_that_comes_when_a_wait_gives_up_is_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = asyncio.run_coroutine_threadsafe
+
+    class Late:
+        """The result is there just after a wait for it has given up."""
+
+        def __init__(self, *what: Any) -> None:
+            self.future = begin(*what)
+            self.done = self.future.done
+
+        def result(self, timeout_s: float | None = None) -> Any:
+            found = self.future.result()
+            if timeout_s is None:
+                return found
+            raise TimeoutError
+
+        def cancel(self) -> None:
+            self.future.cancel()
+
+    thread = LoopThread()
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", Late)
+    assert thread.run(asyncio.sleep(0, "result")) == "result"
     thread.close()
 
 
