@@ -32,6 +32,10 @@ from kstore.types import OffsetAndMetadata, TopicPartition
 __all__ = ["CommittedOffsets", "Placement"]
 
 LATEST = -1
+NOWHERE, COMMITTED, BEHIND = -1, -2, -3
+"""In place of a leader's id: partitions without a known leader, those that need a committed offset,
+and those with newer positions than the metadata.
+"""
 
 
 class CommittedOffsets(Protocol):
@@ -44,7 +48,7 @@ class CommittedOffsets(Protocol):
 
 
 class Placement:
-    """Runs one task at a time, while something is needed. All on the loop.
+    """Runs one task per leader, while something is needed. All on the loop.
 
     `placed` is called when partitions can be fetched, `fail` with errors to raise in poll(), `lose`
     with records that no longer exist.
@@ -71,12 +75,15 @@ class Placement:
         self._reset = parse_reset(settings["auto.offset.reset"])
         self._isolation = int(settings["isolation.level"] == "read_committed")
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        """By the leader that is asked, or COMMITTED, BEHIND or NOWHERE."""
+        self._failures: dict[int, int] = {}
+        """In a row, by the same key."""
+        self._is_closed = False
         self._changed = asyncio.Event()
         self._told: set[tuple[TopicPartition, int]] = set()
         self._lost: dict[TopicPartition, int] = {}
         """The version of a row whose losses were last reported to the user."""
-        self._failures = 0
 
     def kick(self) -> None:
         """Something may have to be placed or checked."""
@@ -84,15 +91,41 @@ class Placement:
         self._begin()
 
     def _begin(self) -> None:
-        if self._task is None or self._task.done():
-            if not needs(self._rows(), self._cluster.view):
-                self._placed()
-                return
-            self._task = self._loop.create_task(self._run())
-            self._task.add_done_callback(self._ended)
+        if self._is_closed:
+            return
+        for key, found in self._by_leader(needs(self._rows(), self._cluster.view)).items():
+            if key not in self._tasks:
+                task = self._tasks[key] = self._loop.create_task(self._run(key, found))
+                task.add_done_callback(partial(self._ended, key))
+        self._placed()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _by_leader(self, found: Needs) -> dict[int, Needs]:
+        """What is asked together: one broker that does not answer delays only what it leads."""
+        parts: dict[int, Needs] = {}
+        if found.commits:
+            parts[COMMITTED] = Needs(commits=found.commits)
+        if found.metadata:
+            parts[BEHIND] = Needs(metadata=found.metadata)
+        for row in found.resets:
+            parts.setdefault(self._leader(row), Needs()).resets.append(row)
+        for row in found.validations:
+            parts.setdefault(self._leader(row), Needs()).validations.append(row)
+        return parts
+
+    def _leader(self, row: AssignedPartition) -> int:
+        try:
+            return self._cluster.view.leader(row.tp)
+        except KafkaError:
+            return NOWHERE
+
+    def _ended(self, key: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self.kick()
+        else:
             self._fail(Failure(error if isinstance(error, Exception) else RuntimeError(str(error))))
 
     def raised(self) -> None:
@@ -114,8 +147,9 @@ class Placement:
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
+        self._is_closed = True
+        for task in self._tasks.values():
+            task.cancel()
 
     def _rows(self) -> list[AssignedPartition]:
         return [
@@ -124,31 +158,27 @@ class Placement:
             if (tp, row.version) not in self._told
         ]
 
-    async def _run(self) -> None:
-        while found := needs(self._rows(), self._cluster.view):
-            again = await self._round(found)
-            self._placed()
-            self._changed.set()
-            if not again:
-                self._failures = 0
-                continue
-            self._failures += 1
-            settings = self._settings
-            pause = pause_ms(
-                self._failures,
-                settings["retry.backoff.ms"],
-                settings["retry.backoff.max.ms"],
-                random.random(),
-            )
-            await asyncio.sleep(pause / 1000)
-            topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
-            self._cluster.doubt()
-            enough = partial(_is_new_enough, found.metadata)
-            await self._trying(partial(self._cluster.refresh, topics, enough=enough))
+    async def _run(self, key: int, found: Needs) -> None:
+        if not await self._round(key, found):
+            self._failures.pop(key, None)
+            return
         self._placed()
         self._changed.set()
+        self._failures[key] = self._failures.get(key, 0) + 1
+        settings = self._settings
+        pause = pause_ms(
+            self._failures[key],
+            settings["retry.backoff.ms"],
+            settings["retry.backoff.max.ms"],
+            random.random(),
+        )
+        await asyncio.sleep(pause / 1000)
+        topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
+        self._cluster.doubt()
+        enough = partial(_is_new_enough, found.metadata)
+        await self._trying(partial(self._cluster.refresh, topics, enough=enough))
 
-    async def _round(self, found: Needs) -> bool:
+    async def _round(self, key: int, found: Needs) -> bool:
         """One attempt for everything; returns True if something must be retried after a pause."""
         topics = {row.tp.topic for rows in _all(found) for row in rows}
         if unknown := topics - set(self._cluster.view.topics):
@@ -157,6 +187,8 @@ class Placement:
                     sorted(unknown), create=self._settings["allow.auto.create.topics"]
                 )
             )
+        if key == NOWHERE:  # those with a leader now come again
+            found = self._by_leader(found).get(NOWHERE, Needs())
         again = bool(found.metadata)
         if found.commits:
             again |= not await self._trying(lambda: self._place_committed(found.commits))
@@ -232,7 +264,7 @@ class Placement:
                 continue
             row.seek(Position(position.offset, position.leader_epoch, position.partition_epoch))
             row.validated = True
-        return self._sort(rows, errors)
+        return self._sort(rows, versions, errors)
 
     async def _list(
         self, asked: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
@@ -244,6 +276,7 @@ class Placement:
 
     async def _validate(self, rows: Sequence[AssignedPartition]) -> bool:
         searches = {row.tp: _Search(row, self._cluster.view) for row in rows}
+        versions = {row.tp: row.version for row in rows}
         errors: dict[TopicPartition, KafkaError] = {}
         while asking := {tp: each.found.ask for tp, each in searches.items()}:
             for tp, end in (await epoch_ends(self._cluster, asking)).items():
@@ -261,7 +294,7 @@ class Placement:
                     if search.found.ask < 0:
                         del searches[tp]
                         self._searched(search)
-        return self._sort(rows, errors)
+        return self._sort(rows, versions, errors)
 
     def _searched(self, search: _Search) -> None:
         """The position is in the leader's log, or records below it are lost."""
@@ -278,13 +311,18 @@ class Placement:
             self._fail(Failure(error, row))
 
     def _sort(
-        self, rows: Sequence[AssignedPartition], errors: Mapping[TopicPartition, KafkaError]
+        self,
+        rows: Sequence[AssignedPartition],
+        versions: Mapping[TopicPartition, int],
+        errors: Mapping[TopicPartition, KafkaError],
     ) -> bool:
-        """Report errors that are not retriable; returns True if something can be retried."""
+        """Report errors that are not retriable; returns True if something can be retried. Errors of
+        partitions that were revoked or sought since then do not matter.
+        """
         again = False
         for row in rows:
             error = errors.get(row.tp)
-            if error is None:
+            if error is None or row.version != versions.get(row.tp):
                 continue
             if error.retriable:
                 again = True
