@@ -39,7 +39,7 @@ TRIES_FEWER: set[Any] = set()
 """Properties and state machines whose examples are fewer than they say."""
 
 settings.register_profile("kstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("kstore"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("kstore"), max_examples=12)
 settings.load_profile("kstore")
 
 os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
@@ -178,7 +178,7 @@ def try_fewer_examples(items: list[pytest.Item]) -> None:
     for owner, name in owners.items():
         wanted = getattr(owner, name, None)
         if isinstance(wanted, settings) and owner not in TRIES_FEWER:
-            few = max(wanted.max_examples // 4, min(wanted.max_examples, 5))
+            few = max(wanted.max_examples // 8, min(wanted.max_examples, 5))
             setattr(owner, name, settings(wanted, max_examples=few))
             TRIES_FEWER.add(owner)  # files that share it are collected one by one
 

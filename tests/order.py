@@ -13,10 +13,12 @@ from collections.abc import Generator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+from tests.times import recorded
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -47,10 +49,12 @@ class FilesAndOneSpark(LoadFileScheduling):
 
 
 def long_files_first(items: list[pytest.Item]) -> None:
-    """Sort: tests on Spark, then files with slow tests of JVMs, then other slow ones. Workers that
-    take file after file are then done at about the same time.
+    """Sort: tests on Spark, then files with slow tests of JVMs, then other slow ones; of each kind
+    what took longest when times were recorded. Workers that take file after file are then done at
+    about the same time.
     """
-    items.sort(key=lambda item: rank(item.path))
+    took = {ROOT / name: cpu for name, cpu in recorded().items()}
+    items.sort(key=lambda item: (rank(item.path), -took.get(item.path, 0.0)))
 
 
 def read_files_late(config: pytest.Config) -> None:
@@ -84,8 +88,38 @@ class UnreadFile(pytest.File):
         yield WholeFile.from_parent(self, name="all")
 
 
+def send_less(config: pytest.Config) -> None:
+    """Keep a worker from sending what only verbose output, --durations and JUnit files need: the
+    start and the end of a test, and that its setup passed. That costs a millisecond of CPU a test.
+    """
+    asks_more = config.getoption("verbose") > 0 or any(
+        config.getoption(name, None) for name in ("durations", "xmlpath")
+    )
+    interactor = next(
+        (each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None
+    )
+    if interactor is None or asks_more:
+        return
+    send = interactor.sendevent
+
+    def send_event(name: str, **fields: Any) -> None:
+        report = fields.get("data", {}) if name == "testreport" else {}
+        is_plain = report.get("outcome") == "passed" and not report.get("sections")
+        if name not in {"logstart", "logfinish"} and not (
+            is_plain and report.get("when") == "setup"
+        ):
+            send(name, **fields)
+
+    interactor.sendevent = send_event
+
+
 class Worker:
     """Collects files without importing them, and a file's tests when it runs the file."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Now all plugins are there."""
+        send_less(session.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(

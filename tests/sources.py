@@ -55,6 +55,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text(path), filename=str(path))
 
 
+@cache
+def calls(path: Path) -> tuple[ast.Call, ...]:
+    """Every call in a Python file."""
+    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+
+
 def module_name(path: Path) -> str:
     """The dotted name that a file is imported by: broker/x.py is kstore.broker.x."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
@@ -142,4 +148,5 @@ def trees() -> Iterator[None]:
     gc.disable()
     yield
     tree.cache_clear()
+    calls.cache_clear()
     gc.enable()

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.order import send_less
 from tests.times import ROOT
 
 CONFTEST = """
@@ -115,3 +118,25 @@ def test_single_tests_are_collected_as_ever(tmp_path: Path) -> None:
     assert "1 passed" in output
     assert "2" in notes
     assert "1" not in notes
+
+
+@pytest.mark.parametrize("verbose", [-1, 1])
+def test_a_worker_sends_what_the_summary_is_made_of(verbose: int) -> None:
+    sent: list[str] = []
+    interactor = SimpleNamespace(
+        sendevent=lambda name, **fields: sent.append(fields.get("data", {}).get("when", name))
+    )
+    config: Any = SimpleNamespace(
+        getoption=lambda name, default=None: verbose if name == "verbose" else default,
+        pluginmanager=SimpleNamespace(get_plugins=lambda: [object(), interactor]),
+    )
+    send_less(config)
+    interactor.sendevent("logstart", nodeid="x")
+    for when, outcome in (("setup", "passed"), ("call", "passed"), ("setup", "failed")):
+        data = {"when": when, "outcome": outcome, "sections": []}
+        interactor.sendevent("testreport", data=data)
+    interactor.sendevent("logfinish", nodeid="x")
+    interactor.sendevent("runtest_protocol_complete", item_index=0)
+    needed = ["call", "setup", "runtest_protocol_complete"]
+    everything = ["logstart", "setup", "call", "setup", "logfinish", "runtest_protocol_complete"]
+    assert sent == (everything if verbose > 0 else needed)

@@ -98,7 +98,7 @@ def test_functions_are_short() -> None:
 
 
 def _python_functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree(path)):
+    for node, _ in statements(tree(path), True):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
             yield node.name, node.end_lineno - node.lineno + 1
 
@@ -205,18 +205,22 @@ def test_no_name_says_nothing() -> None:
 def test_nothing_names_a_machine_or_a_registry() -> None:
     paths = [p for p in (*files(), ROOT / ".ci" / "run") if p.exists() and p.name != "LICENSE"]
     report([
-        f"{relative(path)}:{number} names {match[0]!r}"
-        for path in paths for number, line in enumerate(text(path).splitlines(), 1)
-        for pattern in (MACHINE_PATHS, REGISTRY_HOSTS) for match in pattern.finditer(line)
+        f"{relative(path)}:{line_of(path, match)} names {match[0]!r}"
+        for path in paths for pattern in (MACHINE_PATHS, REGISTRY_HOSTS)
+        for match in pattern.finditer(text(path))
     ])  # fmt: skip
+
+
+def line_of(path: Path, match: re.Match[str]) -> int:
+    """The line on which something was found in a file."""
+    return text(path).count("\n", 0, match.start()) + 1
 
 
 def test_nothing_is_left_to_do_in_a_comment() -> None:
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
     report([
-        f"{relative(path)}:{number} has {match[0]}; do it, or say in SKIPPED.md why not"
-        for path in code(*CODE) for number, line in enumerate(text(path).splitlines(), 1)
-        for match in marks.finditer(line)
+        f"{relative(path)}:{line_of(path, match)} has {match[0]}; do it, or say in SKIPPED.md why"
+        " not" for path in code(*CODE) for match in marks.finditer(text(path))
     ])  # fmt: skip
 
 

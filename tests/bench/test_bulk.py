@@ -35,6 +35,7 @@ def test_a_bare_server_answers_each_frame_and_has_it_in_its_file(tmp_path: Path)
     assert server.process.returncode is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", bulk.CASES, ids=["16 KB", "900 KB"])
 def test_a_case_takes_turns_with_the_bare_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: bulk._Case

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.compare.cluster.bare_nodes import SIZE, BareNodes
 
 VALUE = b"v" * 1000
 
 
+@pytest.mark.slow
 def test_bare_nodes_acknowledge_what_all_three_have_written(tmp_path: Path) -> None:
     from confluent_kafka import Producer
 

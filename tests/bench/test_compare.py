@@ -77,6 +77,7 @@ def test_a_row_that_fails_does_not_end_the_others(tmp_path, monkeypatch, capsys)
     assert "no such luck" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_writes_what_it_has(tmp_path, monkeypatch, capsys):
     def some(pair: Pair, settings: Settings):
         yield compared("startup", "c", {KSTORE: Side({"s": [1.0]})}, "s", "s", LESS)

@@ -77,6 +77,7 @@ def test_the_producers_own_limit_is_as_good_as_twice_kafkas_rate():
     assert "FALLS SHORT" in isolation.rows_of("bulk", BULK, sides, LIMITS)[1]
 
 
+@pytest.mark.slow
 def test_producers_alone_send_all_to_a_peer_that_keeps_nothing(tmp_path):
     sizes = tiny(Settings(quick=True, scratch=tmp_path))
     assert neighbours.producers_alone(sizes, 2) > 0
@@ -121,6 +122,7 @@ def test_the_probe_counts_what_is_sent_between_its_words(tmp_path):
                 probe.finish()
 
 
+@pytest.mark.slow
 def test_the_reader_reads_everything_once(tmp_path):
     with KstoreBroker(tmp_path, overrides=brokers.SAME) as broker:
         brokers.create_topic(broker, "t", 1)

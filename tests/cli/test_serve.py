@@ -15,6 +15,7 @@ import pytest
 
 from kstore.cli.app import run
 from kstore.cli.serve import ServeArguments, plain_arguments
+from tests.cli.shell import run_here
 
 HEAVY = ("typer", "rich", "numpy", "pyarrow", "hypothesis", "kstore.clients", "kstore.pipeline")
 
@@ -25,6 +26,12 @@ def kstore(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
         [sys.executable, "-m", "kstore", *arguments], cwd=cwd, capture_output=True, text=True,
         env=os.environ | environment, timeout=60, check=False,
     )  # fmt: skip
+
+
+def told(*arguments: str, folder: Path) -> tuple[int, str, str]:
+    """The same in this process, for what starts no broker: exit code, output and errors."""
+    done = run_here(*arguments, folder=folder)
+    return done.code, done.output.decode(), done.errors.decode()
 
 
 def test_a_plain_command_line_is_read_without_a_library() -> None:
@@ -67,10 +74,10 @@ def test_the_parser_reads_the_same(arguments: list[str], monkeypatch: pytest.Mon
 
 def test_help_has_an_example(tmp_path: Path) -> None:
     for word in ("--help", "-h"):
-        done = kstore("serve", word, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("Usage: kstore serve [OPTIONS] [server.properties]")
-        assert "Example: kstore serve --override log.dirs=./data" in done.stdout
+        code, output, errors = told("serve", word, folder=tmp_path)
+        assert (code, errors) == (0, "")
+        assert output.startswith("Usage: kstore serve [OPTIONS] [server.properties]")
+        assert "Example: kstore serve --override log.dirs=./data" in output
 
 
 @pytest.mark.parametrize(
@@ -85,9 +92,9 @@ def test_help_has_an_example(tmp_path: Path) -> None:
 def test_a_wrong_command_line_is_told_as_by_the_others(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    done = kstore("serve", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in done.stderr
+    code, output, errors = told("serve", *arguments, folder=tmp_path)
+    assert (code, output) == (2, "")
+    assert sentence in errors
 
 
 def test_a_mistake_is_one_sentence_on_stderr_and_exit_code_2(tmp_path: Path) -> None:
@@ -98,10 +105,10 @@ def test_a_mistake_is_one_sentence_on_stderr_and_exit_code_2(tmp_path: Path) -> 
         ),
         (["none.properties"], "kstore: none.properties can't be read: No such file or directory"),
     ):
-        done = kstore("serve", *arguments, cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(sentence)
-        assert done.stderr.count("\n") == 1
+        code, output, errors = told("serve", *arguments, folder=tmp_path)
+        assert (code, output) == (2, "")
+        assert errors.startswith(sentence)
+        assert errors.count("\n") == 1
 
 
 def test_config_print_shows_each_value_with_its_source(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kstore.cli import progress as progress_module
 from kstore.cli.progress import HowFar, Progress
 from kstore.cli.waiting import telling_waits, waiting_for
 from kstore.clients import AdminClient
+from tests.cli.shell import run_here
 from tests.conformance.kstore_broker import KstoreBroker
 
 NOBODY = "127.0.0.1:1"
@@ -97,9 +98,8 @@ def test_a_broker_that_stands_still_is_waited_for_aloud(broker: KstoreBroker) ->
 def test_consume_of_what_is_not_there_ends(
     broker: KstoreBroker, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
-    process = kstore("consume", *arguments, "-b", broker.bootstrap)
-    _, text = process.communicate(timeout=60)
-    assert (process.returncode, told in text) == (code, True), text
+    done = run_here("consume", *arguments, "-b", broker.bootstrap)
+    assert (done.code, told in done.errors.decode()) == (code, True), done.errors
 
 
 def test_consume_without_records_says_that_it_waits(broker: KstoreBroker) -> None:
@@ -108,11 +108,8 @@ def test_consume_without_records_says_that_it_waits(broker: KstoreBroker) -> Non
 
 
 def test_produce_tells_its_count(broker: KstoreBroker) -> None:
-    process = kstore("produce", "counted", "-b", broker.bootstrap)
-    assert process.communicate("a\nb\nc\n", timeout=60) == (
-        "",
-        "kstore: 3 records sent to counted\n",
-    )
+    done = run_here("produce", "counted", "-b", broker.bootstrap, stdin=b"a\nb\nc\n")
+    assert (done.output, done.errors) == (b"", b"kstore: 3 records sent to counted\n")
 
 
 def test_progress_in_a_pipe_is_a_line_now_and_then(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.faults.disks import Disk, FaultyDisk
 
@@ -24,6 +25,13 @@ CHANGES = {
     "rename": "os.rename(f + '/old', f + '/older')",
     "mkdir": "os.mkdir(f + '/folder')",
 }
+QUICK = {"pwritev", "rename"}
+"""One of a file and one of a folder."""
+
+
+def slow(name: str) -> ParameterSet:
+    """A change that only `make test` tries: each takes a process."""
+    return pytest.param(name, marks=pytest.mark.slow)
 
 
 def script(change: str) -> str:
@@ -55,7 +63,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.parametrize("name", ["open", "pwrite", "unlink", "rename", "mkdir"])
+@pytest.mark.parametrize("name", ["pwrite", *map(slow, ("open", "unlink", "rename", "mkdir"))])
 def test_who_changes_something_on_a_frozen_disk_waits_until_it_thaws(disk: Disk, name: str) -> None:
     process = start(disk, CHANGES[name])
     with disk.frozen():
@@ -65,7 +73,7 @@ def test_who_changes_something_on_a_frozen_disk_waits_until_it_thaws(disk: Disk,
     assert process.communicate()[0] == "done\n"
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in CHANGES])
 def test_every_change_fails_with_the_errno_that_was_asked_for(
     faulty_disk: FaultyDisk, name: str
 ) -> None:

@@ -70,6 +70,7 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_a_tagged_commit_is_that_release(tree: Path) -> None:
     assert version_of(tree) == "0.2.0"
     assert problems(tree) == []
@@ -86,6 +87,7 @@ def test_a_commit_behind_a_tag_is_the_next_release_in_development(
     assert version_of(tmp_path / "worktree") == "0.2.1.dev1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "changes", "version"),
     [
@@ -109,6 +111,7 @@ def test_without_a_tag_the_changelog_has_the_version(
     assert version_of(tree, missing) == version
 
 
+@pytest.mark.slow
 def test_an_sdist_has_its_version(tree: Path) -> None:
     commit(tree, CHANGED)
     shutil.rmtree(tree / ".git")

@@ -173,6 +173,7 @@ def _suppressed(call: Callable[[], object]) -> None:
         call()
 
 
+@pytest.mark.slow
 def test_what_is_decided_stays_so(start_broker: Start) -> None:
     broker = start_broker(SETTINGS)
     made(TopicClient(broker))
@@ -206,7 +207,7 @@ def test_logs_that_a_broker_had_to_delete_when_it_ended_are_gone(start_broker: S
     assert client.produce("t", 1, count=2).base_offset == 0
 
 
-@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("emptied", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_topic_that_shrinks_can_be_deleted(start_broker: Start, emptied: bool) -> None:
     broker = start_broker(SETTINGS)
     client = TopicClient(broker)

@@ -74,6 +74,7 @@ def test_a_second_expansion_knows_of_the_first(client: TopicClient) -> None:
     assert client.priors("t", 2).partition_epoch == client.epochs("t")[2] == 3
 
 
+@pytest.mark.slow
 def test_an_expansion_outlives_kill_9(start_broker: Start) -> None:
     broker = start_broker()
     client = TopicClient(broker)

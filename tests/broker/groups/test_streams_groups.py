@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 from tests.beside.waiting import answer_of
@@ -132,6 +134,7 @@ def test_a_group_is_what_it_was_after_kill_9(broker: KstoreBroker) -> None:
     assert described(line) == before
 
 
+@pytest.mark.slow
 def test_assignment_epochs_outlive_the_coordinator(broker: KstoreBroker) -> None:
     """KAFKA-19779: what a member has kept it may commit in an old epoch, and nothing else. In its
     present one it may commit anything.

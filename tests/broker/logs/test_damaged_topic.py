@@ -41,7 +41,9 @@ def fetch(client: TopicClient, offset: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("records", [1, 4000])  # copied into the answer, and sent from the file
+@pytest.mark.parametrize(
+    "records", [pytest.param(1, marks=pytest.mark.slow), 4000]
+)  # copied into the answer, and sent from the file
 def test_consumers_get_what_is_before_and_behind_a_moved_offset(
     start_broker: Start, records: int
 ) -> None:

@@ -77,6 +77,7 @@ def assert_all_served(client: TopicClient, count: int) -> None:
         assert next(iter(decode(answer.records))).offset == offset
 
 
+@pytest.mark.slow
 def test_a_damaged_index_costs_a_restarted_broker_nothing(
     served: tuple[KstoreBroker, Callable[[], int]],
 ) -> None:

@@ -157,6 +157,7 @@ def test_the_predecessors_folder_does_not_come_back(start_broker: Start) -> None
     assert client.epochs("a") == [3]
 
 
+@pytest.mark.slow
 def test_a_store_of_an_older_version_gets_epochs_at_the_start(start_broker: Start) -> None:
     broker = start_broker()
     client = TopicClient(broker)

@@ -139,6 +139,7 @@ def test_a_start_drops_a_copy_that_a_crash_left_unfinished(two_dirs, tmp_path):
     again.sock.close()
 
 
+@pytest.mark.slow
 def test_a_start_takes_a_copy_whose_original_is_gone(two_dirs, tmp_path):
     broker, client = two_dirs
     whole, home = write_and_kill(broker, client)
@@ -189,6 +190,7 @@ def test_acl_requests_with_unknown_codes_end_the_connection(broker):
     client.sock.close()
 
 
+@pytest.mark.slow
 def test_scram_credentials_are_kept_over_a_restart_without_the_password(broker):
     client = Wire(broker)
     new = {

@@ -202,7 +202,7 @@ def test_a_connection_reset_in_the_middle_of_an_answer_leaves_nothing_open(
     until(lambda: open_files(broker) <= before)
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_was_answered_is_sent_before_a_bad_frame_ends_the_connection(
     broker: KstoreBroker, together: bool
 ) -> None:

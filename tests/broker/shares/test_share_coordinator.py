@@ -151,7 +151,9 @@ def test_only_who_may_act_for_the_cluster_asks_for_the_state(start_broker: Start
     client.close()
 
 
-@pytest.mark.parametrize("version", [1, 3, 5])
+@pytest.mark.parametrize(
+    "version", [1, *(pytest.param(version, marks=pytest.mark.slow) for version in (3, 5))]
+)
 def test_old_versions_of_find_coordinator_know_no_share_partitions(
     start_broker: Start, version: int
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_transaction_that_runs_out_of_time_is_aborted_and_its_producer_fenced(
     assert producer.read() == [b"anew"]
 
 
+@pytest.mark.slow
 def test_a_transactional_id_that_nobody_uses_is_forgotten(start_broker: Start) -> None:
     broker = start_broker(SETTINGS | {"transactional.id.expiration.ms": "200"})
     producer = Producer(broker)
@@ -87,6 +88,7 @@ def test_a_transactional_id_that_nobody_uses_is_forgotten(start_broker: Start) -
     assert again.state().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
+@pytest.mark.slow
 def test_many_long_ids_are_forgotten_though_they_do_not_fit_in_one_batch(
     start_broker: Start,
 ) -> None:
@@ -235,7 +237,7 @@ def test_a_hanging_transaction_is_found_and_ended(start_broker: Start) -> None:
     assert producer.read() == []
 
 
-@pytest.mark.parametrize("partitions", [1, 40])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 40])
 def test_a_marker_that_can_not_be_written_is_tried_again(
     start_broker: Start, partitions: int
 ) -> None:
@@ -264,7 +266,9 @@ def test_a_marker_that_can_not_be_written_is_tried_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", [PREPARE_COMMIT, PREPARE_ABORT])
+@pytest.mark.parametrize(
+    "state", [PREPARE_COMMIT, pytest.param(PREPARE_ABORT, marks=pytest.mark.slow)]
+)
 def test_a_transaction_that_a_crash_left_prepared_is_completed(
     start_broker: Start, state: int
 ) -> None:
@@ -300,7 +304,7 @@ def test_a_transaction_that_a_crash_left_prepared_is_completed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("committed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_ongoing_transaction_goes_on_after_a_crash(start_broker: Start, committed: bool) -> None:
     broker = start_broker(SETTINGS)
     producer = Producer(broker)

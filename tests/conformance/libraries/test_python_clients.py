@@ -23,7 +23,11 @@ def in_place(found: list[Read]) -> list[tuple[int, Sample]]:
     return sorted((read.offset, read.sample) for read in found)
 
 
-@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+@pytest.mark.parametrize(
+    "idempotent",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["plain", "idempotent"],
+)
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_client_reads_back_every_record_that_it_sent_in_order(
     client, peer, topic, codec, idempotent

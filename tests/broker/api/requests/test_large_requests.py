@@ -31,7 +31,13 @@ PARTS = 8
 """By what the quick tests divide sizes and limits."""
 KEYS = [key for key, row in API_TABLE.items() if row.handler != FAST and not row.internal]
 CASES = [
-    pytest.param(key, path, distinct, id=f"{APIS[key].name}-{'.'.join(path)}-{distinct}")
+    pytest.param(
+        key,
+        path,
+        distinct,
+        id=f"{APIS[key].name}-{'.'.join(path)}-{distinct}",
+        marks=() if distinct else pytest.mark.slow,
+    )
     for key in KEYS
     for path in array_paths(key, API_TABLE[key].max_version)
     for distinct in (True, False)

@@ -152,6 +152,7 @@ def wanted(number: int) -> DeleteAclsFilter:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_of_many_rules_gets_its_own_answer(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         request = Ask.CreateAcls(creations=[creation(number) for number in range(MANY)])

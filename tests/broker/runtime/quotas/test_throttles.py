@@ -17,6 +17,7 @@ from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
 
 Start = Callable[..., KstoreBroker]
+OLD_PRODUCE = [pytest.param(version, marks=pytest.mark.slow) for version in (3, 9)]
 
 
 class Client(Wire):
@@ -73,7 +74,7 @@ def test_batches_that_a_leader_copies_count_as_produced(broker, admin):
     assert (again.topics[0].partitions[0].copied, again.throttle_time_ms) == (1, 0)
 
 
-@pytest.mark.parametrize("version", [3, 9, 12])
+@pytest.mark.parametrize("version", [*OLD_PRODUCE, 12])
 def test_a_producer_over_its_quota_is_told_and_waits(broker, admin, version):
     producer, other = Client(broker, "p"), Client(broker, "q")
     assert producer.call(produce(), version).throttle_time_ms == 0
@@ -92,7 +93,7 @@ def test_a_producer_without_acknowledgement_waits_too(broker, admin):
     assert producer.waits()
 
 
-@pytest.mark.parametrize("version", [4, 12])
+@pytest.mark.parametrize("version", [pytest.param(4, marks=pytest.mark.slow), 12])
 def test_a_consumer_over_its_quota_is_told_and_waits(broker, admin, version):
     admin.call(produce(), 9)
     admin.call(quota({"user": "ANONYMOUS", "client-id": "c"}, "consumer_byte_rate", 100.0))
@@ -129,6 +130,7 @@ def test_a_short_wait_ends(broker, admin):
     assert producer.call(Ask.Metadata(topics=[]), 9).topics == []
 
 
+@pytest.mark.slow
 def test_a_removed_quota_holds_nobody_and_quotas_act_after_a_restart(broker, admin):
     admin.call(quota({"user": None}, "producer_byte_rate", 100.0))
     assert Client(broker, "p").call(produce(), 9).throttle_time_ms > 0
@@ -182,6 +184,7 @@ def test_who_makes_too_many_partitions_is_refused_and_waits(broker, admin):
     assert Client(broker, "other").call(create("b")).topics[0].error_code == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_knows_no_such_error_is_not_refused_but_waits(broker, admin):
     admin.call(quota({"client-id": "old"}, "controller_mutation_rate", 0.1))
     old = Client(broker, "old")
