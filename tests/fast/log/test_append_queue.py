@@ -266,13 +266,30 @@ def core_waited_us() -> int:
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) // 1000
 
 
+def on_a_busy_core(write: Callable[[], None]) -> None:
+    """Run it beside one busy process on the same core, with the lowest priority: it hardly runs."""
+
+    def run() -> None:
+        os.sched_setaffinity(0, {core})
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        write()
+
+    core = min(os.sched_getaffinity(0))
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        os.sched_setaffinity(busy.pid, {core})
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join(WAIT_S)
+    finally:
+        busy.kill()
+        busy.wait()
+
+
 def test_a_write_that_waited_for_a_core_says_nothing_of_the_disk() -> None:
-    """Beside one busy process on the same core, a thread of the lowest priority hardly runs."""
     told: list[bool] = []
 
     def write() -> None:
-        os.sched_setaffinity(0, {core})
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         while not told:
             calm = DirCalm()
             assert calm.calm
@@ -283,16 +300,7 @@ def test_a_write_that_waited_for_a_core_says_nothing_of_the_disk() -> None:
             if took_us - (core_waited_us() - waited) < 10_000:  # else it ran for too long
                 told.append(calm.calm)
 
-    core = min(os.sched_getaffinity(0))
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        os.sched_setaffinity(busy.pid, {core})
-        thread = threading.Thread(target=write)
-        thread.start()
-        thread.join(WAIT_S)
-    finally:
-        busy.kill()
-        busy.wait()
+    on_a_busy_core(write)
     assert told == [True]
 
 
@@ -300,8 +308,6 @@ def test_a_slow_write_counts_though_its_thread_waited_for_a_core_before() -> Non
     told: list[bool] = []
 
     def write() -> None:
-        os.sched_setaffinity(0, {core})
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         calm = DirCalm()
         assert calm.calm
         waited = core_waited_us()
@@ -312,16 +318,7 @@ def test_a_slow_write_counts_though_its_thread_waited_for_a_core_before() -> Non
         calm.note_loop_write(int((time.monotonic() - begin) * 1e6))
         told.append(calm.calm)
 
-    core = min(os.sched_getaffinity(0))
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        os.sched_setaffinity(busy.pid, {core})
-        thread = threading.Thread(target=write)
-        thread.start()
-        thread.join(WAIT_S)
-    finally:
-        busy.kill()
-        busy.wait()
+    on_a_busy_core(write)
     assert told == [False]
 
 

@@ -29,24 +29,22 @@ from kstore.log.recovery import segment_index
 from kstore.log.settings import LogConfig
 from kstore.record import decode
 from kstore.types import TopicPartition
-from tests.log.segments.damaged_dirs import DAMAGES, PAGE, SEEDS, findings
+from tests.log.segments.damaged_dirs import DAMAGES, PAGE, SEEDS, Examiner
+from tests.log.segments.damaged_dirs import examiner as examiner  # a fixture
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_befalls_the_index_every_record_is_found_by_offset_and_time(
-    tmp_path: Path, kind: str, seeds: range
+    examiner: Examiner, kind: str, seeds: range
 ) -> None:
-    assert findings(tmp_path, ENVIRONMENT_NAME, kind, seeds) == []
+    assert examiner.findings(ENVIRONMENT_NAME, kind, seeds) == []
 
 
 @pytest.mark.parametrize("name", ["partition.metadata", START_OFFSET_NAME])
 @pytest.mark.parametrize("kind", ["bits", "cut", "noise"])
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 4), marks=pytest.mark.slow)])
-def test_damage_of_a_small_file_costs_no_record(
-    tmp_path: Path, name: str, kind: str, seeds: range
-) -> None:
-    assert findings(tmp_path, f"*/{name}", kind, seeds) == []  # it is a small file
+def test_damage_of_a_small_file_costs_no_record(examiner: Examiner, name: str, kind: str) -> None:
+    assert examiner.findings(f"*/{name}", kind, range(4)) == []  # it is a small file
 
 
 def small_log_dir(path: Path) -> LogDir:

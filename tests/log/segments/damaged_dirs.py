@@ -1,6 +1,6 @@
 """Log directories with damage of a kind, each examined in a process of its own, so that a process
-that dies by a signal is seen. ``python -m tests.log.segments.damaged_dirs FOLDER FILES KIND
-SEED...`` writes one JSON line for each seed.
+that dies by a signal is seen. ``python -m tests.log.segments.damaged_dirs FOLDER`` reads lines of
+JSON (files, kind, seeds) and writes one for each seed.
 
 The rule: a wrong record is never returned, and a loss is never silent.
 """
@@ -13,7 +13,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from kstore.log.settings import LogConfig
 from tests.log.handling import in_a_child
 
 SEEDS = [
-    pytest.param(range(1), id="few"),
-    pytest.param(range(1, 5), id="some", marks=pytest.mark.slow),
+    pytest.param(range(2), id="few"),
+    pytest.param(range(2, 5), id="some", marks=pytest.mark.slow),
     pytest.param(range(5, 17), id="more", marks=pytest.mark.thorough),
 ]
 """Of the directories of one test."""
@@ -225,17 +225,41 @@ def _found_by_records(log: Log, partition: int, told: set[int], wrong: list[str]
     return found
 
 
-def findings(folder: Path, files: str, kind: str, seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """What is wrong in directories with damage of a kind in one of the files that match a pattern:
-    one directory below ``folder`` for each seed.
+class Examiner:
+    """Tells what is wrong in directories with damage, each examined in a process of its own. Those
+    are forked from one process without threads, which has imported what they need.
     """
-    build(folder / "original")
-    numbers = [str(seed) for seed in seeds]
-    command = [sys.executable, "-m", "tests.log.segments.damaged_dirs", str(folder), files, kind]
-    done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(numbers), done.stderr
-    return [each for each in found if each["wrong"]]
+
+    def __init__(self, folder: Path) -> None:
+        build(folder / "original")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.log.segments.damaged_dirs", str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def findings(self, files: str, kind: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
+        """What is wrong in directories with damage of a kind in one of the files that match a
+        pattern: one directory for each seed.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([files, kind, list(seeds)]) + "\n")
+        self._process.stdin.flush()
+        found = [json.loads(self._process.stdout.readline()) for _ in seeds]
+        assert [each["seed"] for each in found] == list(seeds)
+        return [each for each in found if each["wrong"]]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def examiner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examiner]:
+    """For all tests of a file."""
+    started = Examiner(tmp_path_factory.mktemp("damaged"))
+    yield started
+    started.close()
 
 
 def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
@@ -256,7 +280,7 @@ def _in_a_child(examine: Callable[[Path], list[str]], path: Path) -> list[str]:
     return json.loads(result.read_text(encoding="utf-8"))
 
 
-def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
+def _examine(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
     """``files``: a pattern; one of the files that match is damaged."""
     examine = examine_segments if files.endswith(".log") else examine_index
     original = folder / "original"
@@ -275,4 +299,5 @@ def _main(folder: Path, files: str, kind: str, seeds: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(seed) for seed in sys.argv[4:]])
+    for line in sys.stdin:
+        _examine(Path(sys.argv[1]), *json.loads(line))

@@ -12,7 +12,7 @@ from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
 from tests.beside.waiting import reached
-from tests.reference.controller_host import Cluster, run
+from tests.reference.controller_host import Cluster, Node, run
 
 SHORT, LONG = "200", "600000"
 
@@ -27,12 +27,18 @@ async def refused(cluster: Cluster, new: NewPartitions) -> TopicError:
     return caught.value
 
 
+async def silent_leader(cluster: Cluster, replicas: int = 1) -> Node:
+    """A topic of three partitions is there, and the leader of partition 1 answers nobody."""
+    await cluster.controller.create_topic(NewTopic("t", 3, replicas))
+    await cluster.settle()
+    silent = cluster.leader("t", 1)
+    silent.mute = True
+    return silent
+
+
 def test_who_leads_and_does_not_answer_is_fenced_by_another_leader() -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 3))
-        await cluster.settle()
-        silent = cluster.leader("t", 1)
-        silent.mute = True
+        silent = await silent_leader(cluster, replicas=3)
         await cluster.controller.add_partitions(NewPartitions("t", 5))
         topic = cluster.controller.state.topics["t"]
         assert len(topic.partitions) == 5
@@ -52,10 +58,8 @@ def test_who_leads_and_does_not_answer_is_fenced_by_another_leader() -> None:
 
 def test_a_partition_that_nobody_else_can_lead_makes_the_topic_keep_what_it_has() -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        silent, other = cluster.leader("t", 1), cluster.leader("t", 2)
-        silent.mute = True
+        silent = await silent_leader(cluster)
+        other = cluster.leader("t", 2)
         problem = await refused(cluster, NewPartitions("t", 5))
         assert problem.code == ErrorCode.REQUEST_TIMED_OUT
         assert str(problem) == (
@@ -83,10 +87,7 @@ def test_a_lease_that_ends_is_waited_for_no_longer() -> None:
     """Its registration is over, and it knows so: it leads nothing any more."""
 
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        silent = cluster.leader("t", 1)
-        silent.mute = True
+        silent = await silent_leader(cluster)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
         await reached(lambda: "t" in cluster.controller.state.expansions)
         silent.stop()
@@ -103,10 +104,7 @@ def test_a_lease_that_ends_is_waited_for_no_longer() -> None:
 @pytest.mark.parametrize("passed_ms", [0, 10**9, -(10**9)])
 def test_the_next_controller_has_a_part_of_the_time_at_least(passed_ms: int) -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        silent = cluster.leader("t", 1)
-        silent.mute = True
+        await silent_leader(cluster)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 4)))
         await reached(lambda: "t" in cluster.controller.state.expansions)
         await cluster.controller.close()
@@ -124,9 +122,7 @@ def test_the_next_controller_has_a_part_of_the_time_at_least(passed_ms: int) -> 
 
 def test_who_asks_again_is_answered_with_what_becomes_of_it() -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        cluster.leader("t", 1).mute = True
+        await silent_leader(cluster)
         first = asyncio.ensure_future(refused(cluster, NewPartitions("t", 4)))
         await reached(lambda: "t" in cluster.controller.state.expansions)
         again = asyncio.ensure_future(refused(cluster, NewPartitions("t", 4)))
@@ -141,9 +137,7 @@ def test_who_waits_hears_of_the_rollback_though_another_expansion_begins_at_once
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        cluster.leader("t", 1).mute = True
+        await silent_leader(cluster)
         loop, store = asyncio.get_running_loop(), cluster.controller.store
         cancel = store.cancel_expansion
         others: list[asyncio.Task[TopicError]] = []
@@ -170,10 +164,7 @@ def test_what_is_decided_is_not_rolled_back() -> None:
     """A controller ended after the first new partitions were made: the next one makes the rest."""
 
     async def story(cluster: Cluster) -> None:
-        await cluster.controller.create_topic(NewTopic("t", 3, 1))
-        await cluster.settle()
-        silent = cluster.leader("t", 1)
-        silent.mute = True
+        await silent_leader(cluster)
         growing = asyncio.ensure_future(cluster.controller.add_partitions(NewPartitions("t", 5)))
         await reached(lambda: "t" in cluster.controller.state.expansions)
         await cluster.controller.close()
