@@ -15,6 +15,7 @@ import pytest
 from kstore.clients import AIOConsumer, Consumer, LostRecords
 from kstore.clients.consumer import CorruptRecordError, LogTruncationError
 from kstore.errors import (
+    ClusterAuthorizationFailedError,
     ErrorCode,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -38,7 +39,9 @@ from kstore.record import (
     control_batch,
 )
 from kstore.types import OffsetAndMetadata, TopicPartition
+from tests.beside.waiting import until
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
 
@@ -145,6 +148,29 @@ def test_a_fetch_may_wait_longer_than_other_requests(broker: FakeBroker) -> None
 
         broker.handlers[FetchRequest] = fetch
         reader.seek(TP, 0)
+        assert [r.offset for r in reader.poll(5000)] == [0]
+
+
+def test_an_error_that_comes_again_while_nobody_polls_is_raised_once(broker: FakeBroker) -> None:
+    log = Log(batch(0, b"a"))
+    refused: list[Any] = []
+    polled = threading.Event()
+    with consumer(broker, log) as reader:
+
+        def fetch(request: FetchRequest) -> Any:
+            polled.wait()
+            if len(refused) < 5:
+                refused.append(request)
+                return Answer.Fetch(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return log.fetch(request)
+
+        broker.handlers[FetchRequest] = fetch
+        reader.seek(TP, 0)
+        assert reader.poll(0) == []
+        polled.set()
+        until(lambda: len(log.asked) > 1, "it goes on behind the first records")
+        with pytest.raises(ClusterAuthorizationFailedError):
+            reader.poll(5000)
         assert [r.offset for r in reader.poll(5000)] == [0]
 
 

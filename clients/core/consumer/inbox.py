@@ -107,8 +107,16 @@ class Inbox:
         self._items.append(records)
 
     def fail(self, failure: Failure) -> None:
-        """Add an error to raise."""
-        self._items.append(failure)
+        """Add an error to raise. If nobody polls, the same error of a broker comes again and again:
+        it waits once.
+        """
+        if failure.owner is not None or not self._has(failure.error):
+            self._items.append(failure)
+
+    def _has(self, error: Exception) -> bool:
+        """Whether an error like this one, of no partition, waits already."""
+        waiting = [item for item in list(self._items) if isinstance(item, Failure)]
+        return any(item.owner is None and repr(item.error) == repr(error) for item in waiting)
 
     def lose(self, loss: Loss) -> None:
         """Add a loss: records that the user has had do not exist any more."""
