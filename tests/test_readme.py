@@ -69,6 +69,7 @@ def run_with_a_broker(code: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_readmes_broker(tmp_path: Path) -> None:
     code = block("README.md", "sh", "A broker, or a cluster").split("kstore cluster")[0]

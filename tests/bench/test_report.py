@@ -38,6 +38,7 @@ def test_the_table_says_no_where_a_goal_was_missed():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_table_json_and_plot_are_written(tmp_path):
     page = write([Row("g", "c", 4.0, "MB/s", "peer", 2.0, Goal(3))], {"python": "3"}, tmp_path)
     assert (tmp_path / "results.md").read_text() == page

@@ -204,6 +204,7 @@ def test_idle_connections_do_not_keep_others_out(broker: Broker) -> None:
         each.close()
 
 
+@pytest.mark.slow
 def test_where_there_is_an_authorizer_requests_have_one_principals_rights(tmp_path: Path) -> None:
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -139,7 +139,10 @@ def test_a_folder_is_imported_under_its_public_name_only(name: str) -> None:
     assert f"imported as kstore.{name}" in printed
 
 
-@pytest.mark.parametrize(("version", "tag"), [("1.2.3", "v1.2.3"), ("1.2.4.dev5", "HEAD")])
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("1.2.3", "v1.2.3"), pytest.param("1.2.4.dev5", "HEAD", marks=pytest.mark.slow)],
+)
 def test_a_release_names_its_project_and_links_to_it(
     version: str, tag: str, tmp_path: Path
 ) -> None:

@@ -22,6 +22,12 @@ from tests.reference.messages import all_messages, messages, versions_of
 BYTES_PER_FRAME_BYTE = 1200
 RELAXED = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
+FEW_AND_SLOW = [
+    cls if number % 4 == 0 else pytest.param(cls, marks=pytest.mark.slow)
+    for number, cls in enumerate(all_messages())
+]
+"""All messages, most of them only in `make test`: the strategy of each costs more than its cuts."""
+
 
 def first_and_last(cls: type[Message]) -> list[int]:
     """The first and the last version: without and with flexible fields, where there are both."""
@@ -59,7 +65,7 @@ def test_a_changed_message_gives_a_message_or_a_protocol_error(data: st.DataObje
     message.encode(version)
 
 
-@pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", FEW_AND_SLOW, ids=lambda cls: cls.__name__)
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_cut_of_a_message_is_a_protocol_error(

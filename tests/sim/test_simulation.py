@@ -224,6 +224,7 @@ def test_help_shows_an_example() -> None:
     assert "python -m tests.sim --seed 7" in shown.stdout
 
 
+@pytest.mark.slow
 def test_brokers_that_are_killed_leave_nothing_to_the_next_seed() -> None:
     """Their hooks in the collector kept whole clusters: after 40 seeds, brokers took a second of
     CPU time to start.

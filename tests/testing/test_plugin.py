@@ -89,6 +89,7 @@ def test_four(
     assert not _is_alive(int(str(first["pid"])))
 
 
+@pytest.mark.slow
 def test_faults_strike_clients_and_are_counted(project: pytest.Pytester) -> None:
     project.makepyfile(
         SETUP

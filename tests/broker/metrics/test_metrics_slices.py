@@ -116,7 +116,9 @@ class Counted:
         return super().__getattribute__(name)
 
 
-@pytest.mark.parametrize("limit", [0, 100, COUNT])
+@pytest.mark.parametrize(
+    "limit", [*(pytest.param(few, marks=pytest.mark.slow) for few in (0, 100)), COUNT]
+)
 def test_partitions_are_told_in_steps(limit: int) -> None:
     """Between two turns of the loop no more is looked at than takes a fraction of a millisecond."""
     entry = SimpleNamespace(

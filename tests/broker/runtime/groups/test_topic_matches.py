@@ -70,6 +70,7 @@ def test_only_new_topics_are_looked_at(met: list[str]) -> None:
     assert sorted(met) == ["a3", "c"]
 
 
+@pytest.mark.slow
 def test_others_have_a_turn_after_so_many_steps() -> None:
     image, regex = Image(*(f"topic-{number:040}" for number in range(2000))), "(a|b|.{300})*"
     steps = sum(LinearRegex(regex).cost(name) for name in image.topics)

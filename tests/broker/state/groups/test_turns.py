@@ -74,6 +74,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Counter:
     return counter
 
 
+@pytest.mark.slow
 def test_the_members_of_a_classic_group_are_answered_one_by_one(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from kstore.broker.state.groups.consumer.member import Member
 from kstore.broker.state.groups.consumer.step import ROWS_PER_MS
 from kstore.broker.state.groups.consumer.subscriptions import Subscriptions
@@ -32,6 +34,7 @@ class Watched(dict[str, Member]):
         return super().__iter__()
 
 
+@pytest.mark.slow
 def test_many_joins_at_once_lead_to_few_assignments_without_an_interval() -> None:
     driver = ConsumerDriver()
     driver.topic("t", PARTITIONS)
