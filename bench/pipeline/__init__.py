@@ -4,7 +4,9 @@ kstore broker, in the same Spark, in turns. CPU is that of the JVM with all its 
 
 from __future__ import annotations
 
-from bench.measure import Settings, Side, progress, take_turns
+from collections.abc import Callable, Mapping
+
+from bench.measure import Figures, Settings, Side, progress, take_turns
 from bench.pipeline.latency import Stream
 from bench.pipeline.parts import NAMES
 from bench.pipeline.queries import Work
@@ -34,9 +36,12 @@ READS: tuple[tuple[str, str, str, float | None], ...] = (
     ("Parquet", "segments", "", FROM_SEGMENTS),
     ("stream", "brokers", "", THROUGH_BROKERS),
 )
+TASKS = (1, 4)
+"""Of a job that writes; the session has a thread for each core."""
 WRITES = (("exactly once", None), ("at least once", 1.0))
 LATENCY = 0.7
 STREAM = "stream latency"
+ASYNCHRONOUS = "asynchronous progress"
 
 
 def rows(settings: Settings) -> list[Row]:
@@ -49,8 +54,8 @@ def rows(settings: Settings) -> list[Row]:
             if settings.wants(f"read {size} B"):
                 bench.fill(work.topic, count, size)
                 found += _reads(settings, work, size)
-            if settings.wants(f"write {size} B"):
-                found += _writes(settings, work, size)
+            for tasks in TASKS:
+                found += _writes(settings, work, size, tasks)
         if settings.wants(STREAM):
             found += _latency(settings, bench)
     return found
@@ -73,11 +78,13 @@ def _reads(settings: Settings, work: Work, size: int) -> list[Row]:
     return found
 
 
-def _writes(settings: Settings, work: Work, size: int) -> list[Row]:
-    label = f"write {size} B"
+def _writes(settings: Settings, work: Work, size: int, tasks: int) -> list[Row]:
+    label = f"write {size} B, {tasks} task{'s' * (tasks > 1)}"
+    if not settings.wants(label):
+        return []
     progress(f"  {label}")
-    cases = {PEER: work.write("kafka", "", size)}
-    cases |= {delivery: work.write("kstore", delivery, size) for delivery, _ in WRITES}
+    cases = {PEER: work.write("kafka", "", size, tasks)}
+    cases |= {delivery: work.write("kstore", delivery, size, tasks) for delivery, _ in WRITES}
     sides = _turns(label, cases, settings)
     return [
         row
@@ -89,10 +96,17 @@ def _writes(settings: Settings, work: Work, size: int) -> list[Row]:
 def _latency(settings: Settings, bench: Bench) -> list[Row]:
     progress(f"  {STREAM}")
     stream = Stream(bench, settings.pick(20, 5))
-    return latencies(_turns(STREAM, {PEER: stream.by("kafka"), "": stream.by("kstore")}, settings))
+    found = []
+    for label, asynchronous in ((STREAM, False), (f"{STREAM}, {ASYNCHRONOUS}", True)):
+        cases = {
+            name: stream.by(form, asynchronous=asynchronous)
+            for name, form in ((PEER, "kafka"), ("", "kstore"))
+        }
+        found += latencies(_turns(label, cases, settings), label)
+    return found
 
 
-def latencies(sides: dict[str, Side]) -> list[Row]:
+def latencies(sides: dict[str, Side], label: str = STREAM) -> list[Row]:
     """p50 and p99 with the goal, and how much of a core Spark used."""
     figures = (
         ("p50_ms", "p50 from append to sink", "ms", Goal(LATENCY, at_least=False)),
@@ -102,7 +116,7 @@ def latencies(sides: dict[str, Side]) -> list[Row]:
     ours, theirs = sides[""], sides[PEER]
     return [
         Row(
-            "pipeline", f"{STREAM}: {words}", ours.median(figure), unit, PEER,
+            "pipeline", f"{label}: {words}", ours.median(figure), unit, PEER,
             theirs.median(figure), goal, spread=ours.spread(figure),
             peer_spread=theirs.spread(figure), state=ours.state, peer_state=theirs.state,
         )
@@ -110,10 +124,12 @@ def latencies(sides: dict[str, Side]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _turns(label: str, cases: dict[str, object], settings: Settings) -> dict[str, Side]:
+def _turns(
+    label: str, cases: Mapping[str, Callable[[], Figures]], settings: Settings
+) -> dict[str, Side]:
     """Measured once the JVM has compiled what each side runs."""
-    warm = take_turns(f"{label}, warming up", cases, settings.pick(2, 1))  # type: ignore[arg-type]
-    sides = take_turns(label, cases, settings.pick(TURNS, 2))  # type: ignore[arg-type]
+    warm = take_turns(f"{label}, warming up", cases, settings.pick(2, 1))
+    sides = take_turns(label, cases, settings.pick(TURNS, 2))
     for name, side in sides.items():
         side.state = side.state or warm[name].state
     return sides

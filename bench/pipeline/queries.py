@@ -42,9 +42,9 @@ class Work:
         }[query]
         return lambda: self._measured(lambda: run(way, note))
 
-    def write(self, form: str, delivery: str, size: int) -> Callable[[], Figures]:
+    def write(self, form: str, delivery: str, size: int, tasks: int) -> Callable[[], Figures]:
         """Rows made by Spark into a new topic."""
-        return lambda: self._measured(lambda: self._run_write(form, delivery, size))
+        return lambda: self._measured(lambda: self._run_write(form, delivery, size, tasks))
 
     def _measured(self, run: Callable[[], int]) -> Figures:
         bench = self._bench
@@ -121,7 +121,7 @@ class Work:
 
     # ---- writing ----
 
-    def _run_write(self, form: str, delivery: str, size: int) -> int:
+    def _run_write(self, form: str, delivery: str, size: int, tasks: int) -> int:
         self._number += 1
         topic = f"{self.topic}-{form}-{self._number}"
         self._bench.create(topic)
@@ -130,7 +130,7 @@ class Work:
             options["kstore.delivery"] = "at-least-once"
         # One long literal costs the JVM nearly nothing; padding by lpad, most of its time.
         value = f"concat(lpad(cast(id as string), 10, '0'), '{'x' * (size - 10)}') as value"
-        frame = self._bench.spark.range(0, self._count, 1, 4).selectExpr(
+        frame = self._bench.spark.range(0, self._count, 1, tasks).selectExpr(
             "cast(id % 100000 as string) as key", value
         )
         frame.write.format(form).options(topic=topic, **options).mode("append").save()
