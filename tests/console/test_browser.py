@@ -246,11 +246,15 @@ def test_the_pictures_of_the_documentation(
             ("records", "/ui/topics/orders/records?count=12", "dark", WIDE),
             ("group", "/ui/groups/billing", "light", WIDE),
             ("reset", "/ui/groups/billing/reset?way=earliest", "light", WIDE),
-            ("configs", "/ui/configs/topic/orders?edit=retention.ms", "dark", WIDE),
+            ("configs", "/ui/configs/topic/orders?q=retention&edit=retention.ms", "dark", WIDE),
             ("phone", "/ui/topics/orders", "dark", PHONE),
         ):
             picture = DOCS / f"{name}.png"
-            open_page(url + path, theme, size).screenshot(path=picture)
+            page = open_page(url + path, theme, size)
+            height = page.evaluate("document.querySelector('main').lastElementChild"
+                                   ".getBoundingClientRect().bottom + 24")  # fmt: skip
+            clip = {"x": 0, "y": 0, "width": size["width"], "height": height}
+            page.screenshot(path=picture, full_page=True, clip=clip)  # type: ignore[arg-type]
             assert picture.stat().st_size < MAX_PICTURE_BYTES
     finally:
         stop.set()

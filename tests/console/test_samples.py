@@ -10,7 +10,13 @@ from kstore.clients.admin import PartitionDescription, TopicDescription
 from kstore.console.app import _safe_next
 from kstore.console.cluster.sampler import Seen, changes
 from kstore.console.pages.plots import plot
-from kstore.console.pages.shown import shown_age, shown_bytes, shown_moment, shown_number
+from kstore.console.pages.shown import (
+    shown_age,
+    shown_bytes,
+    shown_count,
+    shown_moment,
+    shown_number,
+)
 
 
 def topic(name: str, *partitions: tuple[int, int, tuple[int, ...]]) -> TopicDescription:
@@ -49,6 +55,7 @@ def test_elections_expansions_and_isr_changes_are_told() -> None:
         (shown_bytes(None), "–"), (shown_bytes(-1), "–"), (shown_bytes(0), "0 B"),
         (shown_bytes(1536), "1.5 KB"), (shown_bytes(5 * 2**30), "5 GB"),
         (shown_number(1234567), "1,234,567"), (shown_number(0.25), "0.2"),
+        (shown_count(1, "topic"), "1 topic"), (shown_count(1234, "topic"), "1,234 topics"),
         (shown_moment(-1), "–"), (shown_moment(0), "1970-01-01 00:00:00.000"),
         (shown_moment(2**63 - 1), f"{2**63 - 1} ms"),
         (shown_age(59), "59 s"), (shown_age(90), "1 min 30 s"), (shown_age(90_000), "1 d 1 h"),

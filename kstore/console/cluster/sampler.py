@@ -189,7 +189,7 @@ def changes(old: Seen, new: Seen) -> list[Event]:
         found.append(("election", "controller", f"{old.controller} → {new.controller}"))
     for name in sorted(new.topics.keys() - old.topics.keys()):
         count = len(new.topics[name].partitions)
-        found.append(("topic", name, f"created with {count} partitions"))
+        found.append(("topic", name, f"created with {count} partition{'' if count == 1 else 's'}"))
     for name in sorted(old.topics.keys() - new.topics.keys()):
         found.append(("topic", name, "deleted"))
     for name in sorted(new.topics.keys() & old.topics.keys()):

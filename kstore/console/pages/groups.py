@@ -8,6 +8,7 @@ from kstore.acls import AclOperation
 from kstore.cli.arguments import parse_datetime_ms
 from kstore.console.cluster.resets import WAYS, offset_of, plan
 from kstore.console.pages.page import Page, PageError, may, path, whole
+from kstore.console.pages.shown import shown_count
 from kstore.errors import KafkaError
 from kstore.types import OffsetAndMetadata, TopicPartition
 
@@ -126,7 +127,9 @@ async def reset(page: Page) -> Response:
         page.session.notices.append(("error", f"{tp.topic}-{tp.partition}: {refused}"))
     if outcome.errors and not outcome:
         return page.failed("No offset was changed.", path("groups", name))
-    return page.done(f"{len(outcome)} offsets of {name} were reset.", path("groups", name))
+    were = "was" if len(outcome) == 1 else "were"
+    count = shown_count(len(outcome), "offset")
+    return page.done(f"{count} of {name} {were} reset.", path("groups", name))
 
 
 async def delete(page: Page) -> Response:

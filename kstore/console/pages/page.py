@@ -19,6 +19,7 @@ from kstore.console.pages.plots import plot
 from kstore.console.pages.shown import (
     shown_age,
     shown_bytes,
+    shown_count,
     shown_moment,
     shown_number,
     shown_seconds,
@@ -72,7 +73,7 @@ def templates() -> Environment:
     )  # fmt: skip
     found.filters |= {
         "bytes": shown_bytes, "number": shown_number, "moment": shown_moment, "age": shown_age,
-        "seconds": shown_seconds,
+        "seconds": shown_seconds, "counted": shown_count,
     }  # fmt: skip
     found.globals |= {"path": path, "plot": plot, "MENU": MENU}
     return found

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["shown_age", "shown_bytes", "shown_moment", "shown_number", "shown_seconds"]
+__all__ = [
+    "shown_age",
+    "shown_bytes",
+    "shown_count",
+    "shown_moment",
+    "shown_number",
+    "shown_seconds",
+]
 
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -27,6 +34,11 @@ def shown_number(value: float | None) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}"
+
+
+def shown_count(count: int, what: str) -> str:
+    """1 and "topic" is 1 topic; 1234 is 1,234 topics."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def shown_moment(ms: int | None) -> str:

@@ -8,6 +8,7 @@ from kstore.acls import AclOperation
 from kstore.clients.admin import NewTopic
 from kstore.console.pages.overview import log_dirs
 from kstore.console.pages.page import Page, PageError, may, path, whole
+from kstore.console.pages.shown import shown_count
 from kstore.errors import KafkaError
 from kstore.types import TopicPartition
 
@@ -90,7 +91,7 @@ async def expand(page: Page) -> Response:
         await page.admin.create_partitions(name, total)
     except KafkaError as error:
         return page.failed(str(error), path("topics", name))
-    return page.done(f"{name} has {total} partitions now.", path("topics", name))
+    return page.done(f"{name} has {shown_count(total, 'partition')} now.", path("topics", name))
 
 
 async def elect(page: Page) -> Response:
