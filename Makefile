@@ -165,6 +165,7 @@ soak-sink: build-test
 docs: $(VENV)/.docs
 	@$(PY) -m docs.assemble
 	@$(VENV)/bin/zensical build --strict --config-file mkdocs.yml
+	@$(PY) -m docs.versions
 
 bench: $(VENV)/.bench $(VENV)/.built
 	$(PY) -m bench
