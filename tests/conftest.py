@@ -1,8 +1,8 @@
-"""Settings of all tests: property tests have no deadline, for a busy machine is not a failure, and
-fewer examples in the quick tests; every broker checks after each step what must hold of groups;
-Ctrl-C works, for tests that send it; a test whose brokers held their loops for a second fails; and
-a test that failed beside real processes is run again,
-twice at most. And the fixtures of more than one folder.
+"""Settings of all tests. Property tests have no deadline, because a busy machine is not a failure,
+and try fewer examples in the quick tests. Every broker checks the invariants of groups after each
+step. Ctrl-C works, for tests that send it. A test fails if its brokers held their loops for a
+second. A test that failed with real processes runs again, at most twice. And the fixtures that
+several folders use.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ settings.register_profile("kstore", deadline=None, suppress_health_check=[Health
 settings.register_profile("quick", settings.get_profile("kstore"), max_examples=12)
 settings.load_profile("kstore")
 
-os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # for brokers in processes of their own, too
+os.environ["KSTORE_CHECK_INVARIANTS"] = "true"  # also for brokers in other processes
 HOLDS = tempfile.NamedTemporaryFile(prefix="kstore-holds-", mode="r", encoding="utf-8")  # noqa: SIM115
 os.environ["KSTORE_LONG_HOLDS_FILE"] = HOLDS.name
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    # A JVM that lives for seconds spends most of them in its optimizing compiler.
+    # A JVM that lives only seconds spends most of them in its optimizing compiler.
     os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as whoever runs in the background inherits
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # programs in the background inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def no_long_holds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No broker that runs beside a test holds its loop for a second; time that it waits for a core,
-    or is stopped by a signal, is no hold.
+    """No broker that runs during a test holds its loop for a second. Time that it waits for a core,
+    or is stopped by a signal, does not count.
     """
     yield
     held = HOLDS.read()
@@ -65,7 +65,7 @@ def no_long_holds(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """pytest's, which may be in memory (.ci/folder); `on_disk` asks for a folder that is not."""
+    """pytest's folder, which may be in memory (.ci/folder); with `on_disk` a folder on a disk."""
     if request.node.get_closest_marker("on_disk") is None:
         yield tmp_path
     else:
@@ -90,7 +90,9 @@ def broker(
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KstoreCluster]:
-    """The same with brokers 1 to 3, which know their controller. Who ends one starts it again."""
+    """The same with brokers 1 to 3, which know their controller. A test that stops a broker starts
+    it again.
+    """
     from tests.conformance.kstore_cluster import KstoreCluster
 
     settings = getattr(request.module, "SETTINGS", None)
@@ -101,7 +103,7 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the certificates of a file's brokers and clients."""
+    """Signs the certificates of a file's brokers and clients."""
     from tests.broker.runtime.security.tls_harness import Authority
 
     return Authority(tmp_path_factory.mktemp("authority"))
@@ -109,7 +111,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Who issues the tokens that a file's brokers trust."""
+    """Issues the tokens that a file's brokers trust."""
     from tests.broker.runtime.security.sasl_harness import Signer
 
     return Signer(tmp_path_factory.mktemp("signer"))
@@ -117,7 +119,9 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 @pytest.fixture(scope="session")
 def zookeeper_jars() -> None:
-    """ZooKeeper's jars are there; without Java or Maven the test is skipped, except in CI."""
+    """Skips the test if ZooKeeper's jars are missing because there is no Java or Maven; in CI it
+    fails.
+    """
     from tests.conformance.kafka_jars import KafkaUnavailableError
     from tests.conformance.zookeeper_server import zookeeper_classpath
 
@@ -131,7 +135,7 @@ def zookeeper_jars() -> None:
 
 @pytest.fixture
 def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    """A real ZooKeeper of the test's own."""
+    """A real ZooKeeper for one test."""
     from tests.conformance.zookeeper_server import ZooKeeperServer
 
     with ZooKeeperServer(tmp_path / "zookeeper") as running:
@@ -139,7 +143,7 @@ def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeper
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Who leaves out the slow tests (`make check`) has properties tried on fewer examples, too."""
+    """Without the slow tests (`make check`), properties try fewer examples."""
     is_quick = "not slow" in config.option.markexpr
     if is_quick:
         settings.load_profile("quick")
@@ -157,8 +161,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndOneS
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that is run again gets new fixtures of its module: the first try has left its topics
-    and groups in the broker that it shares with other tests.
+    """A test that runs again gets new fixtures of its module, because the first try has left its
+    topics and groups in the broker that it shares with other tests.
     """
     if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
         return
@@ -169,7 +173,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def try_fewer_examples(items: list[pytest.Item]) -> None:
-    """The properties that name their own number of examples: the profile has no say in it."""
+    """Reduce the examples of properties that set their own number, despite the profile."""
     functions = [item for item in items if isinstance(item, pytest.Function)]
     owners: dict[Any, str] = {}
     for item in functions:
@@ -180,18 +184,18 @@ def try_fewer_examples(items: list[pytest.Item]) -> None:
         if isinstance(wanted, settings) and owner not in TRIES_FEWER:
             few = max(wanted.max_examples // 8, min(wanted.max_examples, 5))
             setattr(owner, name, settings(wanted, max_examples=few))
-            TRIES_FEWER.add(owner)  # files that share it are collected one by one
+            TRIES_FEWER.add(owner)  # several files may share it
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of real processes (JVMs, brokers that are killed) share few cores with each other. One
-    that fails is run again, twice at most, and listed among the reruns of pytest's summary: it has
-    to be fixed. What is pure, or seeded, has no second chance.
+    """Tests of real processes (JVMs, killed brokers) share few cores. If one of them fails, it runs
+    again, at most twice, and pytest's summary lists it among the reruns: it must be fixed. Pure and
+    seeded tests do not run again.
     """
     if "not slow" in config.option.markexpr:
         try_fewer_examples(items)
     long_files_first(items)
-    gc.freeze()  # items and modules stay to the end: the collector need not walk them again
+    gc.freeze()  # items and modules stay until the end: the collector need not visit them again
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
     for item in items:

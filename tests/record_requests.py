@@ -1,6 +1,6 @@
-"""Requests that many tests send: Produce, Fetch, ListOffsets, OffsetCommit and OffsetFetch about
-one topic, and the only row of their answers; joins of groups, and what a transaction's requests say
-of its producer. A topic is a name, or an id for the versions that ask by ids.
+"""Requests that many tests send: Produce, Fetch, ListOffsets, OffsetCommit and OffsetFetch for one
+topic, and the only row of their responses; joins of groups, and the producer's fields in requests
+of a transaction. A topic is a name, or an id in the versions with ids.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def produce_request(
     count: int = -1, acks: int = 1, timeout_ms: int = 1000, row: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> ProduceRequest:  # fmt: skip
-    """A batch for each partition from ``first`` on, or for those in ``at``, whose rows have the
-    fields ``row``, too; ``count`` is KIP-253's partition count.
+    """A batch for each partition from ``first`` on, or for the partitions ``at``. ``row`` has more
+    fields for each row; ``count`` is KIP-253's partition count.
     """
     rows = [
         PartitionProduceData(index=at[i] if at else first + i, records=data, **(row or {}))
@@ -46,8 +46,8 @@ def fetch_request(
     topic: str | UUID, *parts: FetchPartition | int, node: int | None = None, epoch: int = -1,
     **fields: Any,
 ) -> FetchRequest:  # fmt: skip
-    """A number is an offset of partition 0. Waits for nothing unless ``max_wait_ms`` says so; with
-    ``node`` (and its broker ``epoch``) it is a follower's.
+    """A number is an offset of partition 0. The request waits only if ``max_wait_ms`` says so. With
+    ``node`` (and its broker ``epoch``) it comes from a follower.
     """
     rows = [fetch_part(part) if isinstance(part, int) else part for part in parts]
     named = {"topic_id" if isinstance(topic, UUID) else "topic": topic}
@@ -61,8 +61,8 @@ def commit_request(
     topic: str, offsets: Mapping[int, int], group: str = "g", *, topic_id: UUID = ZERO_UUID,
     row: Mapping[str, Any] | None = None, **fields: Any,
 ) -> OffsetCommitRequest:  # fmt: skip
-    """An offset for each partition, whose rows have the fields ``row``, too; of nobody in the group
-    unless ``fields`` say who.
+    """An offset for each partition. ``row`` has more fields for each row. Without ``fields`` the
+    committer is no member of the group.
     """
     rows = [
         {"partition_index": index, "committed_offset": offset, **(row or {})}
@@ -104,7 +104,7 @@ def join_request(
 
 
 def producer_fields(name: str, who: Any, epoch: int = 0) -> dict[str, Any]:
-    """What requests of a transaction say of its producer: ``who`` is what InitProducerId gave."""
+    """The producer's fields in requests of a transaction; ``who``: InitProducerId's response."""
     found = {"producer_id": who.producer_id, "producer_epoch": who.producer_epoch + epoch}
     return {"transactional_id": name, **found}
 
@@ -117,7 +117,7 @@ def add_request(name: str, who: Any, topics: Mapping[str, list[int]], epoch: int
 
 
 def only(response: Any) -> Any:
-    """What the answer to a request about one partition says of it."""
+    """The only row in the response to a request about one partition."""
     [topic] = response.responses
     is_fetched = hasattr(topic, "partitions")
     [partition] = topic.partitions if is_fetched else topic.partition_responses

@@ -1,5 +1,5 @@
-"""The sources as the tests of the house rules read them: files, texts, syntax trees and imports. No
-module is imported for that.
+"""The sources as the tests of the house rules read them: files, texts, syntax trees and imports. It
+imports no module of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def files() -> tuple[Path, ...]:
 
 
 def relative(path: Path) -> str:
-    """The path as it is written in this file's tables and in messages."""
+    """The path as this file's tables and messages have it."""
     return path.relative_to(ROOT).as_posix()
 
 
@@ -76,9 +76,7 @@ def modules() -> dict[str, Path]:
 
 
 class Import:
-    """One import: the module asked for, the line, and whether it runs when the importer is
-    loaded.
-    """
+    """One import: the module, the line, and whether it runs when the importer is loaded."""
 
     def __init__(self, name: str, line: int, *, at_load: bool) -> None:
         self.name = name
@@ -142,8 +140,8 @@ def report(problems: list[str]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def trees() -> Iterator[None]:
-    """The trees of all files are millions of objects: the garbage collector is spared them, and
-    they go when the last test of a module has looked at them.
+    """The trees of all files are millions of objects. The garbage collector ignores them, and they
+    are freed after a module's last test.
     """
     gc.disable()
     yield

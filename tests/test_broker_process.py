@@ -1,4 +1,4 @@
-"""A broker as a process of its own: what is told of one that does not get ready, and its end."""
+"""A broker as a separate process: the error of one that does not become ready, and its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG_S = 60.0
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a command; what still runs at a test's end is ended."""
+    """Start a command. At the end of the test it is stopped."""
     made: list[BrokerProcess] = []
 
     def begin(*command: str, name: str = "the broker") -> BrokerProcess:
@@ -44,12 +44,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def script(text: str) -> list[str]:
-    """A program that is no broker."""
+    """A program that is not a broker."""
     return [sys.executable, "-c", text]
 
 
 def serve(folder: Path, address: str = "127.0.0.1:0") -> list[str]:
-    """A broker below the folder."""
+    """A broker in the folder."""
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data")}
     return serve_command(*(f"--override={name}={value}" for name, value in settings.items()))
 
@@ -130,7 +130,7 @@ def test_what_can_not_be_started_is_told(tmp_path: Path) -> None:
     with pytest.raises(BrokerProcessError, match=r"broker 3 can't be started: .*nosuch"):
         BrokerProcess(["nosuch-program"], name="broker 3")
     with pytest.raises(BrokerProcessError, match=rf"can't be started: .*{tmp_path}"):
-        BrokerProcess(script(""), log=tmp_path)  # a folder, where no log can be written
+        BrokerProcess(script(""), log=tmp_path)  # a folder: no log can be written there
 
 
 def test_who_ignores_the_signal_is_killed(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""Where `make test` has its temporary files: in memory only where that is large enough."""
+"""The folder for temporary files of `make test`: in memory only if that is large enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FREE = {
 
 
 def chosen(root: Path, changed: dict[str, str], **variables: str) -> str:
-    """What it prints on a machine with these files; df is one of them."""
+    """The script's output on a machine with these files; df is one of them."""
     (root / "dev/shm").mkdir(parents=True)
     for name, text in (FREE | changed).items():
         path = root / name

@@ -1,4 +1,4 @@
-"""The pages in docs/: the programs in them run, and print what the page says."""
+"""The pages in docs/: their programs run, and print the output on the page."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FOREIGN = re.compile(
     r"\b(?:told|mended|those who|what can't be|has to be said|nobody may|log director(?:y|ies))\b",
     re.IGNORECASE,
 )
-"""Turns that are not usual in English, and second words for what docs/glossary.md names."""
+"""Unusual English, and second words for things that docs/glossary.md names."""
 PAGES = {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
 
 
 def programs() -> list[tuple[str, str, str]]:
-    """(page, program, its output) of every program that has its output below it; those that need
-    brokers are tested in tests/documents.
+    """(page, program, output) of every program with its output below it. tests/documents tests
+    those that need brokers.
     """
     return [
         (name, program, output)

@@ -1,4 +1,4 @@
-"""Workers that import a test file when they run it: the same runs and is reported."""
+"""Workers that import a test file when they run it: they run and report the same tests."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def test_a_file_is_imported_once_and_its_tests_are_chosen_by_marks(
         folder = tmp_path / f"folder{number // 3}"
         folder.mkdir(exist_ok=True)
         (folder / f"test_{number}.py").write_text(FILE)
-    nothing = FILE.partition("@pytest.mark.param")[0]  # is chosen; the file after it is elsewhere
+    # is selected; the next file is in another folder
+    nothing = FILE.partition("@pytest.mark.param")[0]
     (tmp_path / "folder0" / "test_nothing.py").write_text(nothing)
     code, output, notes = results_of(tmp_path, "-n", workers, "-m", "not slow")
     assert code == 0, output

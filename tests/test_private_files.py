@@ -1,4 +1,4 @@
-"""Which folders others may write to, and which groups are a user's own."""
+"""Which folders other users may write to, and which groups belong to one user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USER = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def a_group(monkeypatch: pytest.MonkeyPatch, name: str, members: list[str]) -> None:
-    """Let every group be called so, and have these members."""
+    """Give every group this name and these members."""
     found = grp.struct_group((name, "x", 5, members))
     monkeypatch.setattr(grp, "getgrgid", lambda gid: found)
 

@@ -1,4 +1,4 @@
-"""The examples of README.md, and those in docs/ that need a broker, run as they stand there."""
+"""The examples of README.md, and those in docs/ that need a broker, run unchanged."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def run_with_a_broker(code: str, folder: Path) -> list[str]:
     """Run an example that starts a broker in the background, and return the lines it printed."""
     port = free_port()
     code = code.replace("9092", str(port))
-    # Nothing in the example waits for the broker's ready line, as a user at a keyboard does.
+    # The example does not wait for the broker's ready line, as a user at a keyboard does.
     code = code.replace(" &\n", " > ready &\nuntil grep -q ready ready; do sleep 0.05; done\n", 1)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KSTORE_BOOTSTRAP_SERVER": f"localhost:{port}",
     }
-    stop = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"  # of an example that fails, too
+    stop = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"  # also if an example fails
     done = subprocess.run(
         ["bash", "-ec", stop + code + "wait\n"], cwd=folder, env=environment, capture_output=True,
         text=True, timeout=100, check=False,

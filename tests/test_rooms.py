@@ -1,4 +1,4 @@
-"""The house rules of structure as tests: layers, rooms, rings of imports, purity, dead modules.
+"""The house rules of structure as tests: layers, rooms, import cycles, purity, dead modules.
 
 Each test reads the sources as text or syntax trees and imports none of them.
 """
@@ -24,8 +24,7 @@ from tests.sources import (
 )
 from tests.sources import trees as trees  # a fixture
 
-# Lowest first. A module imports from its own component and from lower layers, not from a
-# neighbour.
+# Lowest first. A module imports from its own component and from lower layers, not from a neighbour.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "kstore.errors",
@@ -71,12 +70,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("kstore.__main__",),
 )
 FACES = {"kstore", "kstore.broker", "kstore.clients", "kstore.log", "kstore.pipeline"}
-"""What users import. They gather names of the rooms below, so in the picture of rooms each module
-that is directly in one stands alone.
+"""What users import. These modules collect names of the rooms below, so in the graph of rooms each
+module directly in one of them is a node.
 """
 UNSAID = {"kstore", "kstore.broker"}
 """Rooms whose single modules LAYERS names."""
-# The lowest layer is one component: its files may use each other.
+# The lowest layer is one component: its files may import each other.
 BASE = LAYERS[0]
 
 PURE = ("kstore.broker.state", "kstore.clients.core")
@@ -96,8 +95,8 @@ MAY_BE_HEAVY = (
     "kstore.broker.runtime.request_log.request_spans", "kstore.clients.tracing", "pyspark_kstore",
 )  # fmt: skip
 
-# Where a user or the operating system comes in; every other module must be reached from one of
-# these. The store in memory is for tests and simulation, which begin with it.
+# Entry points for users or the operating system. Every other module must be reachable from one of
+# these. The store in memory is for tests and simulation, which start with it.
 ENTRY_POINTS = (
     "kstore.clients.compat.confluent",
     "kstore.clients.compat.confluent.admin",
@@ -116,7 +115,7 @@ COMPOSITION = ROOT / "broker" / "compose"
 
 
 def component(name: str) -> tuple[int, str] | None:
-    """The layer of a module and its component there; None for the package faces, which have no
+    """The layer of a module and its component in it; None for the public packages, which have no
     layer.
     """
     best: tuple[int, str] | None = None
@@ -199,7 +198,7 @@ def test_modules_do_not_import_each_other_in_a_ring() -> None:
 
 @cache
 def links() -> dict[str, set[str]]:
-    """Module to the modules it imports: when it is loaded, later, or for its types alone; a .pxd
+    """Module to the modules that it imports: when it is loaded, later, or only for types. A .pxd
     counts as its module.
     """
     graph: dict[str, set[str]] = {name: set() for name in modules()}
@@ -211,7 +210,7 @@ def links() -> dict[str, set[str]]:
 
 
 def room_of(name: str) -> str:
-    """The package that a module is in; a package is its own room."""
+    """The package of a module; a package is its own room."""
     path = modules().get(name)
     is_package = path is not None and path.name == "__init__.py"
     return name if is_package else name.rpartition(".")[0]
@@ -246,7 +245,7 @@ def rings(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def test_rings_of_imports_are_small() -> None:
-    """Every import counts: at load, later, for types alone, and in Cython."""
+    """Every import counts: at load, later, only for types, and in Cython."""
     report([
         f"{len(ring)} modules import each other: {', '.join(ring)}"
         for ring in rings(links()) if len(ring) > MAX_RING
@@ -269,7 +268,7 @@ def _may_import(room: str) -> list[str] | None:
 
 
 def _covers(said: str, name: str) -> bool:
-    """Whether what a room says takes in a module: a room's name stands for all below it."""
+    """Whether a room's "May import:" allows a module. A room includes all modules below it."""
     return name == said or (said not in UNSAID and name.startswith(said + "."))
 
 
@@ -323,7 +322,7 @@ def test_rooms_are_small() -> None:
 
 
 def test_the_composition_root_is_typed() -> None:
-    """mypy is blind where something is Any."""
+    """mypy does not check Any."""
     report([
         f"{relative(path)}:{node.lineno} says Any" for path in COMPOSITION.glob("*.py")
         for node in ast.walk(tree(path)) if isinstance(node, ast.Name) and node.id == "Any"
@@ -331,7 +330,7 @@ def test_the_composition_root_is_typed() -> None:
 
 
 def test_the_root_alone_gives_itself_its_parts() -> None:
-    """No other module of the broker assigns an attribute of the root."""
+    """Only the root of the broker assigns its attributes."""
     assigns = re.compile(r"^\s*(?:self\._?)?broker\.\w+(?:: [^=\n]+)? = ", re.MULTILINE)
     report([
         f"{relative(path)}:{text(path).count(chr(10), 0, match.end()) + 1} assigns{match[0]}..."

@@ -1,7 +1,7 @@
-"""Security rules that a machine can check: nothing is unpickled or evaluated, no shell is started,
-and no file of the repository holds a secret.
+"""Security rules that a test can check: no unpickling or evaluation, no shell, and no secret in any
+file of the repository.
 
-What Spark pickles on its own, to take tasks to its workers, is Spark's business.
+What Spark itself pickles, to send tasks to its workers, is not checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUNS_WHAT_IT_READS = frozenset({
     "pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal",
     "shelve",
 })  # fmt: skip
-"""Modules that make objects, and so run code, out of bytes."""
+"""Modules that create objects from bytes, and so run code."""
 EVALUATES = frozenset({"eval", "exec", "compile", "__import__"})
 TEXT_FILES = ("Makefile", ".ci/run", ".ci/prepare", ".ci/folder", ".gitignore", "MANIFEST.in")
 
@@ -37,15 +37,16 @@ SECRETS = {
     "a signed JWT": re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}"),
     "a password in a URL": re.compile(r"://[^\s/:@{}$<]+:[^\s/:@{}$<]{3,}@"),
 }
-"""Each begins with letters, not with \\b: the search for those is ten times as fast."""
+"""Each begins with letters, not with \\b: that search is ten times as fast."""
 NAMED = re.compile(
     r"""(?ix)(?:password|passwd|secret|token|api_?key|private_?key)\w*["']?\s*[:=]\s*
     ["']([\w+/=.-]{16,})["']"""
 )
-"""What has the name of a secret, and a long value in quotes: one if it looks random."""
+"""A name of a secret, and a long value in quotes. It counts as a secret if the value looks random.
+"""
 JAVA_CLASS = re.compile(r"(?:[a-z]+\.)+[A-Z][A-Za-z]+")
 RANDOM_BITS = 4.0
-"""Bits per character from which a value looks random: words have fewer."""
+"""A value looks random from this many bits per character on. Words have fewer."""
 
 
 def test_nothing_is_pickled() -> None:
@@ -64,7 +65,7 @@ OWN_EXPRESSIONS = {
     "kstore/net/principals.py": "rules that the operator wrote (ssl.principal.mapping.rules)",
     "kstore/config/definition.py": "the tables of settings",
 }
-"""Where an expression is not written out in the call, and whose it is."""
+"""Files with an expression that is not written in the call, and its origin."""
 
 
 def test_no_backtracking_engine_meets_an_expression_from_a_client() -> None:
@@ -120,7 +121,7 @@ def test_no_file_holds_a_secret() -> None:
 
 
 def found_secrets(content: str) -> Iterator[tuple[str, int]]:
-    """What in a text looks like a secret, and on which line."""
+    """Possible secrets in a text, with their lines."""
     for what, pattern in SECRETS.items():
         for match in pattern.finditer(content):
             yield what, content.count("\n", 0, match.start()) + 1

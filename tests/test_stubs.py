@@ -1,4 +1,4 @@
-"""The .pyi beside each compiled module, compared with the module itself by mypy's stubtest."""
+"""The .pyi next to each compiled module: mypy's stubtest compares it with the module."""
 
 from __future__ import annotations
 

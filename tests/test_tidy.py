@@ -1,9 +1,9 @@
-"""The house rules as tests: sizes, names, docstrings, and what may stand in a file. Those of
-structure are in test_rooms.py.
+"""The house rules as tests: sizes, names, docstrings, and what a file may contain. test_rooms.py
+has the rules of structure.
 
-Each test reads the sources as text or syntax trees and imports none of them. A limit that is
-broken today is in a table with its present value; the value may only shrink, and an entry that is
-no longer needed fails the test.
+Each test reads the sources as text or syntax trees and imports none of them. A table lists the
+limits that are exceeded today, with the present value: a value may only shrink, and an entry that
+is no longer needed fails the test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
 MAX_COLUMNS = 100
 
-# What is over a limit today: path or path::function -> its lines. Entries only shrink or go.
+# What exceeds a limit today: path or path::function -> its lines. Entries only shrink or disappear.
 LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
@@ -62,14 +62,14 @@ def test_what_tests_share_is_used_by_a_test() -> None:
 
 
 def _from_packages(path: Path) -> Iterator[str]:
-    """What a file imports by name from another: some of it are modules."""
+    """The names that a file imports from another; some of them are modules."""
     for node, _ in statements(tree(path), True):
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def check_ratchet(found: dict[str, int], known: dict[str, int], limit: int, what: str) -> None:
-    """Compare what is over the limit with the table of known ones, both ways."""
+    """Compare the values over the limit with the table, both ways."""
     problems = [
         f"{key} has {lines} lines; {what} may have {known.get(key, limit)}"
         for key, lines in found.items() if lines > known.get(key, limit)
@@ -109,8 +109,8 @@ _CYTHON_DEF = re.compile(
 
 
 def _cython_functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Measure functions by indentation: one ends at the next line that is not deeper than its
-    def.
+    """Measure functions by indentation: a function ends at the next line that is not indented
+    deeper than its def.
     """
     lines = text(path).splitlines()
     for start, line in enumerate(lines):
@@ -132,7 +132,7 @@ def _cython_functions(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_lines_fit_in_100_columns() -> None:
-    """A mark for a checker at the end of a line doesn't count."""
+    """A checker's mark at the end of a line does not count."""
     mark = re.compile(r"\s+# (?:type: ignore|noqa).*$")
     report([
         f"{relative(path)}:{number} has {len(line)} columns"
@@ -174,7 +174,7 @@ def test_every_public_name_has_a_docstring() -> None:
 def _public(
     parent: ast.Module | ast.ClassDef,
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield public classes, functions and methods; of a property and an overload the first form."""
+    """Yield public classes, functions and methods; of properties and overloads the first form."""
     for node in parent.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -225,7 +225,7 @@ def test_nothing_is_left_to_do_in_a_comment() -> None:
 
 
 def test_every_skipped_test_is_explained() -> None:
-    """A file that skips a test, or expects it to fail, is named in SKIPPED.md with the reason."""
+    """A file that skips a test, or expects it to fail, is listed in SKIPPED.md with the reason."""
     skips = re.compile(
         r"\b(?:pytest\.(?:skip|xfail|importorskip)|pytest\.mark\.(?:skip|skipif|xfail))\b"
     )

@@ -1,7 +1,7 @@
-"""What each test file costs, in CPU seconds of the test process and all processes that it starts,
-and the budget of each file. `make test` writes build/test-times.json and names the files that are
-over their budget; tests/times.json is the recorded copy that budgets are taken from. `make check`
-writes build/check-times.json, and warns if its tests together take more than they may.
+"""The cost of each test file, in CPU seconds of the test process and all processes that it starts,
+and the budget of each file. `make test` writes build/test-times.json and names the files over their
+budget. tests/times.json is the recorded copy, the source of the budgets. `make check` writes
+build/check-times.json, and warns if its tests together use more than their budget.
 
     python -m tests.times            compare the last `make test` with the recorded times
     python -m tests.times --record   record the last `make test`
@@ -27,26 +27,26 @@ ROOT = Path(__file__).resolve().parent.parent
 LAST_RUN = ROOT / "build" / "test-times.json"
 RECORDED = ROOT / "tests" / "times.json"
 SMALL_S = 5.0
-"""What a file may cost that is not recorded; cheaper files are not recorded."""
+"""The budget of a file that is not recorded; cheaper files are not recorded."""
 SLACK = 1.5
-"""A file may cost this many times what was recorded, and SMALL_S more: machines differ."""
+"""A file may cost this many times its recorded cost, plus SMALL_S: machines differ."""
 QUICK_S = 240.0
-"""What the tests of `make check` may cost together, so that it ends within 3 minutes on 2 cores:
-their collection, lint and types take 40 more.
+"""The budget of all tests of `make check`, so that it ends within 3 minutes on 2 cores: collection,
+lint and types take 40 seconds more.
 """
 TICK = 0.01
 """Seconds of one clock tick in /proc (USER_HZ is 100 on every Linux platform)."""
 
 
 class Cost(NamedTuple):
-    """What a test, or a file of tests, took."""
+    """The cost of a test, or of a file of tests."""
 
     cpu: float
     wall: float
 
 
 class TestTimes:
-    """The pytest plugin: a test's cost travels with its last report, from xdist's workers too."""
+    """The pytest plugin. A test's cost comes with its last report, also from xdist's workers."""
 
     def __init__(self, written: Path, limit_s: float = math.inf) -> None:
         self._written, self._limit_s = written, limit_s
@@ -57,17 +57,20 @@ class TestTimes:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
-        """Processes that live on are asked only at a file's end: it means reading all of /proc."""
+        """Processes that are still alive are counted only at a file's end, because that reads all
+        of /proc.
+        """
         if not self._measures:
             self._measures, self._living = True, of_living()
-        if self._is_last:  # what was before this file is its collection, or that of all
+        # the cost before this file is its collection, or the collection of all files
+        if self._is_last:
             self._before = now()
         self._is_last = nextitem is None or nextitem.path != item.path
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-        """Attach what was used since the last test's end, this one's fixtures included."""
+        """Attach the cost since the last test's end, including this test's fixtures."""
         report = yield
         if call.when == "teardown":
             after, before = now(), self._before
@@ -80,7 +83,7 @@ class TestTimes:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a test's cost to its file; a test that runs again costs again."""
+        """Add a test's cost to its file; a test that runs again counts again."""
         file = self._files.setdefault(report.nodeid.partition("::")[0], Counter())
         if hasattr(report, "test_cost"):
             file.update(report.test_cost)
@@ -88,7 +91,7 @@ class TestTimes:
         file.update(getattr(report, "living_cost", {}))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the costs: the workers' reports reach the process that started them."""
+        """Write the costs: the workers' reports arrive in the process that started them."""
         if hasattr(session.config, "workerinput") or not self._tests:
             return
         slowest = sorted(self._tests, key=lambda test: -self._tests[test]["cpu"])[:100]
@@ -109,7 +112,7 @@ class TestTimes:
 
 
 def rounded(cost: Counter[str]) -> dict[str, float]:
-    """A cost as it is written."""
+    """A cost in the file's format."""
     return {key: round(value, 2) for key, value in cost.items()}
 
 
@@ -148,7 +151,7 @@ def over_limit(used: Mapping[str, float], limit_s: float) -> list[str]:
 
 
 def now() -> Cost:
-    """What this process and the children that it waited for have used until now."""
+    """The CPU seconds of this process and of the children that it waited for, so far."""
     own, dead = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
@@ -157,7 +160,7 @@ def now() -> Cost:
 
 
 def of_living() -> float:
-    """The CPU seconds of all living descendants, and of the children that those waited for."""
+    """The CPU seconds of all living descendants, and of the children that they waited for."""
     children: dict[int, list[int]] = {}
     used: dict[int, float] = {}
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,5 +1,5 @@
-"""An HTTP server in a thread that answers as a test wants: a stand-in for what brokers and clients
-ask by HTTP.
+"""An HTTP server in a thread that a test controls: it stands in for the HTTP servers of brokers and
+clients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 
 class Asked(NamedTuple):
-    """A request; the names of its headers are in lower case."""
+    """A request; header names are in lower case."""
 
     method: str
     path: str
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 
 
 class HttpAnswers:
-    """Serves until the end of its `with`; a subclass says what."""
+    """Serves until the end of its `with`; a subclass gives the responses."""
 
     def __init__(self, path: str = "") -> None:
         answers = self
@@ -49,14 +49,14 @@ class HttpAnswers:
             do_GET = do_POST = _reply  # noqa: N815 (as http.server calls them)
 
             def log_message(self, *_: Any) -> None:
-                """Quiet."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}{path}"
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
 
     def answer(self, asked: Asked) -> Reply:
-        """What is answered; in a thread of the connection's."""
+        """The response; called in the connection's thread."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,5 +1,6 @@
-"""What is in a topic, and what a group has, by an unmodified client (librdkafka): so that what
-kstore wrote is not judged by kstore's own reader. And records, settings and users by its clients.
+"""The contents of a topic and the state of a group, read by an unmodified client (librdkafka), so
+that kstore's own reader does not judge what kstore wrote. And producers, settings and users with
+its clients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TIMEOUT_S = 60.0
 def consumer_of(
     servers: str, group: str = "nobody", settings: Mapping[str, Any] | None = None
 ) -> Any:
-    """It begins at the beginning, and commits nothing by itself."""
+    """It starts at the beginning and commits nothing by itself."""
     return ck.Consumer({
         "bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 200, "log_level": 0,
@@ -28,7 +29,7 @@ def consumer_of(
 
 
 def quick_member(servers: str, topic: str, group: str, **settings: Any) -> Any:
-    """A consumer in a group: it commits often, and soon sees partitions that come and go."""
+    """A consumer in a group: it commits often, and soon sees new and deleted partitions."""
     quick = {
         "enable.auto.commit": True, "auto.commit.interval.ms": 100,
         "topic.metadata.refresh.interval.ms": 500,
@@ -42,7 +43,7 @@ def read_first(
     servers: str, topic: str, count: int, partition: int = 0,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Any]:  # fmt: skip
-    """The first messages of a partition; fewer, if they do not come."""
+    """The first messages of a partition; fewer, if there are no more."""
     found: list[Any] = []
     deadline = time.monotonic() + TIMEOUT_S
     with closing(consumer_of(servers, settings=settings)) as reader:
@@ -56,8 +57,8 @@ def read_all(
     servers: str, topic: str, partitions: Iterable[int] = (0,),
     settings: Mapping[str, Any] | None = None, *, strict: bool = False,
 ) -> list[Any]:  # fmt: skip
-    """All committed messages up to the ends now, by partition, in the order in which they came;
-    ``strict``: no error may come on the way.
+    """All committed messages up to the current ends, by partition, in the order of arrival.
+    ``strict``: an error fails.
     """
     ends = {"isolation.level": "read_committed", "enable.partition.eof": True}
     found: list[Any] = []
@@ -80,7 +81,7 @@ def read_all(
 
 
 def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -> int:
-    """What a group has committed for a partition."""
+    """The group's committed offset of a partition."""
     with closing(consumer_of(servers, group)) as asked:
         [place] = asked.committed([ck.TopicPartition(topic, partition)], TIMEOUT_S)
     return int(place.offset)
@@ -90,8 +91,8 @@ def write_all(
     servers: str, topic: str, values: Iterable[bytes | str], partitions: Sequence[int] = (-1,),
     settings: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Records with these values, to these partitions in turns (-1: of the client's choice); each is
-    acknowledged.
+    """Produce records with these values to these partitions in turn (-1: the client chooses). Each
+    is acknowledged.
     """
     producer = ck.Producer({"bootstrap.servers": servers, **(settings or {})})
     told: list[Any] = []
@@ -104,7 +105,7 @@ def write_all(
 
 
 def make_topics(servers: str, *names: str, partitions: int = 1, **configs: str) -> None:
-    """Topics with one replica; ``retention_ms="1"`` is a config of theirs."""
+    """Topics with one replica; ``retention_ms="1"`` is a config."""
     client = admin.AdminClient({"bootstrap.servers": servers})
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     new = [admin.NewTopic(name, partitions, 1, config=settings) for name in names]
@@ -113,7 +114,7 @@ def make_topics(servers: str, *names: str, partitions: int = 1, **configs: str) 
 
 
 def alter_broker(client: Any, name: str, value: str, broker: str = "1") -> None:
-    """Set a broker's setting at run time; KafkaException."""
+    """Set a broker's setting at run time. Raises KafkaException."""
     row = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
     kind = admin.ConfigResource.Type.BROKER
     change = admin.ConfigResource(kind, broker, incremental_configs=[row])
@@ -122,8 +123,8 @@ def alter_broker(client: Any, name: str, value: str, broker: str = "1") -> None:
 
 
 def alter_scram(client: Any, *rows: Any) -> None:
-    """Give users passwords, or take them away."""
-    for row in rows:  # librdkafka takes a user once in a request
+    """Set or remove the passwords of users."""
+    for row in rows:  # librdkafka takes a user only once per request
         for asked in client.alter_user_scram_credentials([row]).values():
             asked.result(TIMEOUT_S)
 

@@ -1,6 +1,4 @@
-"""Processes beside a test: one that answers each line it gets, and one whose lines are read as they
-come.
-"""
+"""Processes for tests: one that answers each line, and one whose lines are read as they come."""
 
 from __future__ import annotations
 
@@ -12,28 +10,28 @@ from typing import Any, Self
 
 
 class Dialogue:
-    """Answers each line that it gets; killed at the end of its `with`."""
+    """Answers each line that it gets. It is killed at the end of its `with`."""
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, **(pipes | options))
 
     def line(self) -> str:
-        """The next line that it prints."""
+        """The next line of its output."""
         return self.process.stdout.readline().strip()
 
     def tell(self, order: str) -> None:
-        """Give an order, whose answer `line` reads."""
+        """Send a command; `line` reads its answer."""
         self.process.stdin.write(order + "\n")
         self.process.stdin.flush()
 
     def does(self, order: str) -> str:
-        """Give an order and return what came of it."""
+        """Send a command and return its answer."""
         self.tell(order)
         return self.line()
 
     def end(self) -> None:
-        """Make sure that it is gone."""
+        """Kill it if it still runs."""
         self.process.kill()
         self.process.communicate()
 
@@ -45,7 +43,7 @@ class Dialogue:
 
 
 class Listened:
-    """Each of its lines is given to ``take``; stopped at the end of its `with`."""
+    """Each line of its output is given to ``take``. It is stopped at the end of its `with`."""
 
     def __init__(self, command: Sequence[str], take: Callable[[str], object]) -> None:
         self._take = take
@@ -60,7 +58,7 @@ class Listened:
             self._take(line.rstrip("\n"))
 
     def stop(self) -> None:
-        """SIGTERM, and the end of its output."""
+        """Send SIGTERM and wait for the end of its output."""
         self.process.terminate()
         try:
             self.process.wait(30)
@@ -77,7 +75,7 @@ class Listened:
 
 
 def memory_mb(pid: int, kind: str = "RssAnon") -> float:
-    """What a process has in memory: of its own, or with ``kind`` VmRSS with pages of files."""
+    """A process's memory: its own, or with ``kind`` VmRSS including pages of files."""
     rows = Path(f"/proc/{pid}/status").read_text().splitlines()
     [found] = [row.split()[1] for row in rows if row.startswith(f"{kind}:")]
     return int(found) / 1024

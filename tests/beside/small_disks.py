@@ -1,4 +1,4 @@
-"""Disks that fill up: each is a file system of its own in memory."""
+"""Small disks for tests of a full disk: each is a file system in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A new folder with this much space ("64m"); skips where it can't be mounted (SKIPPED.md)."""
+    """A new folder with this much space ("64m"). Skips the test if it can't be mounted
+    (SKIPPED.md).
+    """
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

@@ -1,4 +1,4 @@
-"""What is in a topic, by kstore's own consumer; and transactions of its own producer."""
+"""The records of a topic, read by kstore's consumer; and transactions of kstore's producer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.beside.waiting import TIMEOUT_S
 
 
 def records_of(bootstrap: str, topic: str, **settings: Any) -> list[ConsumerRecord]:
-    """All records of the topic, up to the ends that its partitions have now."""
+    """All records of the topic, up to the current ends of its partitions."""
     found: list[ConsumerRecord] = []
     with Consumer(bootstrap, auto_offset_reset="earliest", **settings) as consumer:
         count = len(consumer.partitions_for(topic))
@@ -27,12 +27,12 @@ def records_of(bootstrap: str, topic: str, **settings: Any) -> list[ConsumerReco
 
 
 def values_of(bootstrap: str, topic: str, **settings: Any) -> list[bytes]:
-    """The values alone, sorted: each should be there once."""
+    """Only the values, sorted: each should be there once."""
     return sorted(record.value or b"" for record in records_of(bootstrap, topic, **settings))
 
 
 def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """So many records, or more; AssertionError if they do not come."""
+    """At least this many records. Raises AssertionError if they do not come."""
     found: list[ConsumerRecord] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(found) < count:
@@ -43,11 +43,11 @@ def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
 
 @contextmanager
 def transaction(producer: Producer, *, commits: bool = True) -> Iterator[None]:
-    """One, which is committed or aborted at the end."""
+    """A transaction that is committed or aborted at the end."""
     producer.begin_transaction()
     yield
     if commits:
         producer.commit_transaction()
     else:
-        producer.flush()  # what is aborted before it has left never gets there
+        producer.flush()  # if it is aborted before it was sent, it never gets there
         producer.abort_transaction()

@@ -1,4 +1,4 @@
-"""Waiting for what comes about elsewhere: in a process, a thread, or another task."""
+"""Waits for events in a process, a thread, or another task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0
-"""Generous: it only ends a test that would wait for ever."""
+"""Generous: it only ends a test that would wait forever."""
 
 
 def until(
@@ -18,7 +18,9 @@ def until(
     timeout_s: float = TIMEOUT_S,
     pause_s: float = 0.01,
 ) -> None:
-    """Wait until the condition is true; AssertionError, with the last error if it raised one."""
+    """Wait until the condition is true. Raises AssertionError, with the condition's last error if
+    it raised one.
+    """
     from kstore.errors import KafkaError
 
     deadline = time.monotonic() + timeout_s
@@ -27,7 +29,7 @@ def until(
         try:
             if condition():
                 return
-        except (KafkaError, OSError) as problem:  # not yet: an election is under way, say
+        except (KafkaError, OSError) as problem:  # not yet: during an election, for example
             last = problem
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout_s:g} s: {what}") from last
@@ -38,7 +40,7 @@ def answer_of(
     step: Callable[[], T], will_do: Callable[[T], object], what: str = "an answer that will do",
     timeout_s: float = TIMEOUT_S, pause_s: float = 0.02,
 ) -> T:  # fmt: skip
-    """What a step gives once that will do: the step is done again until then."""
+    """The step's result when that is true; until then, the step runs again."""
     found: list[T] = []
 
     def does() -> object:
@@ -54,7 +56,7 @@ def answer_of(
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything happen that can, without time going by."""
+    """Let everything happen that can, while virtual time stands still."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -62,7 +64,7 @@ async def turns(count: int = 20) -> None:
 async def reached(
     condition: Callable[[], object], what: str = "it comes about", timeout_s: float = TIMEOUT_S
 ) -> None:
-    """Let other tasks run until the condition is true; AssertionError."""
+    """Let other tasks run until the condition is true. Raises AssertionError."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"

@@ -1,4 +1,4 @@
-"""A thread that works beside a test until it is told to stop."""
+"""A thread that works during a test until it is stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Worker(threading.Thread):
-    """Works until told to stop, or until the end of its `with`; what went wrong is raised there."""
+    """Works until it is stopped, or until the end of its `with`, which raises its error."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -24,7 +24,7 @@ class Worker(threading.Thread):
         raise NotImplementedError
 
     def finish(self, timeout_s: float = 120) -> None:
-        """Stop, and raise what ended the work too early."""
+        """Stop, and raise the error that ended the work early."""
         self.stopping.set()
         self.join(timeout_s)
         assert not self.is_alive(), f"{self.name} does not end"
