@@ -1,5 +1,5 @@
-"""`broker`: a real `kstore serve` on a port of its own, stopped at the end of the test; `running`:
-one for all tests of a file. Both have the SETTINGS of the file, if it has any.
+"""`broker`: a real `kstore serve` on its own port, stopped at the end of the test. `running`: one
+for all tests of a file. Both use the SETTINGS of the file, if it has any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., KstoreBroker]]:
-    """Start brokers with settings of their own: ``start_broker({"num.partitions": "3"})``."""
+    """Start brokers with given settings: ``start_broker({"num.partitions": "3"})``."""
     started: list[KstoreBroker] = []
 
     def start(overrides: dict[str, str] | None = None, name: str = "broker") -> KstoreBroker:
@@ -40,7 +40,7 @@ def broker(
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KstoreBroker]:
-    """For all tests of a file, each of which has topics and groups of its own."""
+    """For all tests of a file. Each test uses its own topics and groups."""
     settings = getattr(request.module, "SETTINGS", None)
     with KstoreBroker(tmp_path_factory.mktemp("broker"), overrides=settings) as broker:
         yield broker

@@ -1,4 +1,4 @@
-"""`kstore`: the shell of one test, on the broker of its file."""
+"""`kstore`: the shell of one test, with the broker of its file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.kstore_broker import KstoreBroker
 
 @pytest.fixture
 def kstore(broker: KstoreBroker) -> Iterator[Shell]:
-    """What it started is ended with the test."""
+    """Processes that it started are stopped at the end of the test."""
     shell = Shell(broker.bootstrap)
     yield shell
     shell.kill_rest()

@@ -1,6 +1,6 @@
-"""Runs kstore commands as a user's shell does. One that is run to its end runs in this process,
-with standard streams of its own: to start a process costs more than most commands do. What is
-started with `popen` is a process.
+"""Runs kstore commands as a user's shell does. A command that runs to its end runs in this process,
+with its own standard streams, because starting a process costs more than most commands do. `popen`
+starts a process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kstore.__main__ import main
 
 
 class Done(NamedTuple):
-    """How a command ended, and what it wrote."""
+    """The end of a command, and its output."""
 
     code: int
     output: bytes
@@ -35,8 +35,8 @@ def run_here(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Done:
-    """Run one command in this process. What it starts would be children of this process: a command
-    that starts brokers needs a process of its own, and so does completion, which leaves a thread
+    """Run one command in this process. Processes that it starts would be children of this one, so a
+    command that starts brokers needs its own process. So does completion, which leaves a thread
     behind and turns logging off.
     """
     with ExitStack() as until_done:
@@ -63,7 +63,7 @@ def no_broker(*_: Any, **__: Any) -> int:
 
 
 def contents(stream: TextIOWrapper) -> bytes:
-    """All that was written to a stream on a file."""
+    """Everything that was written to a stream on a file."""
     stream.flush()
     stream.buffer.seek(0)
     return stream.buffer.read()
@@ -86,7 +86,7 @@ class Shell:
         return process
 
     def kill_rest(self) -> None:
-        """End what a test that failed has left running."""
+        """Stop what a failed test has left running."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()
@@ -105,5 +105,5 @@ class Shell:
         return self(*arguments, **more).decode()
 
     def json(self, *arguments: str) -> list[Any]:
-        """The objects that a command prints."""
+        """The JSON objects that a command prints."""
         return [json.loads(line) for line in self(*arguments, "--json").splitlines()]

@@ -1,4 +1,4 @@
-"""How partitions, moments and lengths of time are read off the command line."""
+"""How partitions, moments and durations are read from the command line."""
 
 from __future__ import annotations
 

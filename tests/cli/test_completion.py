@@ -1,4 +1,4 @@
-"""What the shell completes, as typer's scripts ask for it: names of the cluster, and words."""
+"""The shell's completions, requested as typer's scripts do: names in the cluster, and words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 
 def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
-    """What bash is offered for the last word of the line; nothing else may be written."""
+    """bash's completions of the last word of the line. Nothing else may be written."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
     environment |= {
         "_KSTORE_COMPLETE": "complete_bash", "COMP_WORDS": line,

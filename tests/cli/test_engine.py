@@ -1,5 +1,5 @@
-"""Which jobs of `kstore pipeline` this process does without Spark: none that a setting of Spark may
-send to another cluster or file system.
+"""Which jobs of `kstore pipeline` run in this process without Spark: none for which a Spark setting
+may name another cluster or file system.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_without_spark_home_pyspark_s_own_folder_counts(
 
 
 class _Spec:
-    """Of a package in this folder."""
+    """A package in this folder."""
 
     def __init__(self, folder: Path) -> None:
         self.origin = str(folder / "__init__.py")

@@ -1,4 +1,4 @@
-"""Every command explains itself: what it does, with an example, and JSON where it prints data."""
+"""Every command has help with an example, and JSON output where it prints data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typer.main import get_command
 
 from kstore.cli.app import app, run
 
-# What prints no data, or has --json for what it reads.
+# Commands that print no data, or use --json for their input.
 WITHOUT_JSON = {"completion", "produce", "replicate", "pipeline script"}
-# What asks no broker, or more than one kind of cluster.
+# Commands that connect to no broker, or to more than one kind of cluster.
 OFFLINE = {
     "backup delete", "backup list", "backup restore", "backup verify",
     "completion", "serve", "log dump", "log verify", "profile list", "profile show", "profile path",
@@ -67,7 +67,7 @@ def test_what_asks_a_broker_takes_client_settings_and_profiles(words: str) -> No
 def test_an_example_is_a_command_line_that_is_understood(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each with --help in place of what it would do: unknown words would be exit code 2."""
+    """Each with --help, so that it does nothing. Unknown words would give exit code 2."""
     for words in COMMANDS:
         assert run([*words.split(), "--help"]) == 0, words
     capsys.readouterr()
@@ -103,7 +103,8 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         ("consume orders -n 3", "use --count"),
         ("produce orders --producer.config client.properties", "use --profile"),
         ("group list --command-config client.properties", "use --profile"),
-        ("topic create orders --partition 3", "Possible options: --partitions"),  # click's own
+        # click's own words
+        ("topic create orders --partition 3", "Possible options: --partitions"),
     ],
 )
 def test_an_option_of_another_tool_gets_a_hint(

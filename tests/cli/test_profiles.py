@@ -1,4 +1,6 @@
-"""Client settings from -b, -X, profiles and the environment: which wins, what is never shown."""
+"""Client settings from -b, -X, profiles and the environment: which of them wins, and what is never
+shown.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ssl.key.password = "hunter2"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A config folder of the test's own, with two profiles."""
+    """A config folder for the test, with two profiles."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("KSTORE_BOOTSTRAP_SERVER", raising=False)
     monkeypatch.delenv("KSTORE_PROFILE", raising=False)
@@ -45,7 +47,7 @@ def test_the_nearest_setting_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     def servers(*arguments: object) -> object:
         return client_config("admin", *arguments).get("bootstrap.servers")  # type: ignore[arg-type]
 
-    assert servers() is None  # the client's own default
+    assert servers() is None  # the client's default
     monkeypatch.setenv("KSTORE_PROFILE", "other")
     assert servers() == "other:9092"
     monkeypatch.setenv("KSTORE_BOOTSTRAP_SERVER", "environment:9092")

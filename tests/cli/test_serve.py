@@ -1,5 +1,5 @@
-"""``kstore serve`` as a command line: its arguments, its errors and its output, without and with a
-broker.
+"""``kstore serve`` on the command line: its arguments, its errors and its output, without and with
+a broker.
 """
 
 from __future__ import annotations

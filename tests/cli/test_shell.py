@@ -1,4 +1,4 @@
-"""A command that runs in the test's process shows what it would show in its own."""
+"""A command in the test's process prints what it would print in its own process."""
 
 from __future__ import annotations
 

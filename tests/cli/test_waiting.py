@@ -1,5 +1,5 @@
-"""No command is silent: what it waits for is on stderr within seconds, what is not there ends it,
-and a long one tells how far it is.
+"""No command is silent. Within seconds stderr shows what it waits for, an error ends it if
+something does not exist, and a long command shows its progress.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kstore(*arguments: str) -> subprocess.Popen[str]:
 
 
 def first_line(process: subprocess.Popen[str], stream: str = "stderr") -> str:
-    """The first line that a command writes, which is ended then."""
+    """The first line that a command writes; then the command is stopped."""
     pipe = getattr(process, stream)
     try:
         return str(pipe.readline())

@@ -1,4 +1,4 @@
-"""A topic of a test's own."""
+"""A new topic for a test."""
 
 from __future__ import annotations
 

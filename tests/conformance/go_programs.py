@@ -1,4 +1,4 @@
-"""Builds the Go programs in go/; a test that needs one is skipped where there is no Go."""
+"""Builds the Go programs in go/. Without Go, tests that need one are skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parent / "go"
 
 
 def build(package: str, folder: Path) -> Path:
-    """The built program; the modules come through Go's own module proxy, once."""
+    """The built program. Go's own module proxy provides the modules, once."""
     reason = _missing_go()
     if reason:
         pytest.skip(reason)
@@ -33,7 +33,7 @@ def build(package: str, folder: Path) -> Path:
 
 
 def _missing_go() -> str:
-    """Why a program can't be built here; empty where it can."""
+    """Why a program can't be built here; empty: it can."""
     if not shutil.which("go"):
         return "no `go` on the PATH"
     wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)

@@ -24,7 +24,7 @@ FLAGS = ["-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.
 
 
 class Ended(NamedTuple):
-    """A tool's exit code and what it printed."""
+    """A tool's exit code and output."""
 
     status: int
     output: bytes
@@ -81,7 +81,7 @@ def _connect() -> socket.socket:
     with open(told, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        with contextlib.suppress(ValueError, OSError):  # nobody has started it, or it has ended
+        with contextlib.suppress(ValueError, OSError):  # it was not started, or it has ended
             return socket.create_connection(("127.0.0.1", int(file.read())))
         port = _start(told)
         file.truncate(0)

@@ -1,5 +1,5 @@
 """Real Apache Kafka brokers as one KRaft cluster, each broker and controller in one JVM, with the
-handles of `KstoreCluster` that a comparison needs.
+methods of `KstoreCluster` that a comparison needs.
 """
 
 from __future__ import annotations

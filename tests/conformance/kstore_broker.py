@@ -1,5 +1,5 @@
-"""Runs `kstore serve` as a process of its own, with the same handles as `KafkaBroker`: start,
-stop, kill, pid, bootstrap, log_dir. Conformance tests and benchmarks use it.
+"""Runs `kstore serve` in a separate process, with the same methods as `KafkaBroker`: start, stop,
+kill, pid, bootstrap, log_dir. Conformance tests and benchmarks use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUICK_GROUPS = {
     "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""Settings with which members soon have what is theirs."""
+"""Settings with which members soon get their partitions."""
 
 
 class KstoreBroker(BrokerProcess):
@@ -52,13 +52,13 @@ class KstoreBroker(BrokerProcess):
         return [sys.executable, "-m", "kstore", "serve", *flags]
 
     def working_folder(self) -> Path:
-        """Where this kstore is found."""
+        """The folder with this kstore."""
         return ROOT
 
     def environment(self) -> Mapping[str, str]:
-        """This process's, with what the test gives."""
+        """This process's environment, with the test's changes."""
         return os.environ | self._environment
 
     def after_start(self, timeout_s: float) -> None:
-        """It answers before it has its place in a cluster: its ready line says that it has."""
+        """It answers before it has joined a cluster: the ready line says that it has joined."""
         self.launched.wait_ready(time.monotonic() + timeout_s)

@@ -1,4 +1,4 @@
-"""The marks of a test that asks a live Kafka: `make test-all` runs it, and so does CI."""
+"""The marks of a test that needs a live Kafka: `make test-all` and CI run it."""
 
 from __future__ import annotations
 

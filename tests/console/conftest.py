@@ -31,7 +31,7 @@ class Visitor:
         return answer.text
 
     def post(self, path: str, status: int = 200, /, **fields: Any) -> str:
-        """The page after a form."""
+        """The page after a form was sent."""
         token = re.search(r'name="csrf" value="([^"]+)"', self.client.get("/ui/quotas").text)
         found = {"csrf": token[1]} if token else {}
         answer = self.client.post(path, data=found | fields)
@@ -74,7 +74,7 @@ def visitor(broker: Broker) -> Iterator[Visitor]:
 
 @pytest.fixture(scope="module")
 def password_console(secured: Broker) -> Iterator[TestClient]:
-    """The console of the broker with users; nobody is logged in."""
+    """The console of the broker with users, without a login."""
     client = {
         "bootstrap.servers": secured.address,
         "security.protocol": "SASL_PLAINTEXT",

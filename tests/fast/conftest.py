@@ -12,7 +12,7 @@ from tests.broker.harness.plane_harness import Plane
 
 @pytest.fixture
 def plane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Plane]:
-    """Closed at the end of the test; with the LIMITS that the file has, if any."""
+    """It is closed at the end of the test. It uses the LIMITS that the file has, if any."""
     plane = Plane(tmp_path, **getattr(request.module, "LIMITS", {}))
     yield plane
     plane.close()

@@ -1,4 +1,6 @@
-"""What all tests of the pipeline share: one Spark session, one broker, topics of their own."""
+"""What all tests of the pipeline share: one Spark session, one broker, and a topic
+for each test.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 KEEP = {"retention.ms": "-1"}
-"""Of topics whose records are old."""
+"""Configs of topics whose records are old."""
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark of two threads in a JVM of its own, with nothing of the user's configuration."""
+    """A Spark with two threads in its own JVM, without the user's configuration."""
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -43,7 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        # To compile a query takes longer than to interpret it for a few hundred rows.
+        # For a few hundred rows, compiling a query takes longer than interpreting it.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.jars", ",".join(str(jar) for jar in _jars()))
@@ -63,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _jars() -> list[Path]:
-    """Spark's own Kafka connector and Iceberg's library, if Maven has them for us; their tests are
+    """Spark's own Kafka connector and Iceberg's library, if Maven can fetch them. Their tests are
     skipped otherwise.
     """
     try:
@@ -90,7 +92,7 @@ def admin(broker: Broker) -> Iterator[AdminClient]:
 
 @pytest.fixture
 def make_topic(admin: AdminClient) -> Callable[..., str]:
-    """Makes topics whose names do not repeat."""
+    """Creates topics with unique names."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"
@@ -102,14 +104,14 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def connector(spark: SparkSession) -> None:
-    """Spark's own Kafka connector is there; without Maven to fetch it, the test is skipped."""
+    """Spark's own Kafka connector. Without Maven, which fetches it, the test is skipped."""
     if not spark.conf.get("spark.jars"):
         pytest.skip("Maven is not there to fetch Spark's Kafka connector")
 
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Broker]:
-    """A broker that checks rights: of the user spark on its second listener, who has none yet."""
+    """A broker with an authorizer. The user spark on its second listener has no rights yet."""
     from tests.broker.runtime.security.sasl_harness import plain_users
 
     settings = {

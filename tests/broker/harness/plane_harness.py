@@ -1,5 +1,5 @@
-"""A data plane without sockets: a hand-driven loop, a transport that keeps what it is
-given, one log dir.
+"""A data plane without sockets: a manual loop, a transport that keeps what is written, and one log
+dir.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODE_ID = 5
 
 
 class ManualLoop:
-    """call_soon and call_later as the test wants them, and a clock that only timers move."""
+    """call_soon and call_later under the test's control, and a clock that only timers move."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -51,7 +51,7 @@ class ManualLoop:
             callback(*args)
 
     def fire_timers(self) -> None:
-        """Let every timer that was not cancelled run out."""
+        """Run every timer that was not cancelled."""
         timers, self.timers = self.timers, []
         self.now_ms = max([self.now_ms, *(timer.due_ms for timer in timers if not timer.cancelled)])
         for timer in timers:
@@ -60,7 +60,7 @@ class ManualLoop:
 
 
 class Timer:
-    """What call_later gives."""
+    """The result of call_later."""
 
     def __init__(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.delay_s, self.callback, self.args = delay_s, callback, args
@@ -72,8 +72,8 @@ class Timer:
 
 
 class FakeTransport:
-    """Keeps what is written. It says that it is TLS, so that the connection sends nothing
-    by itself.
+    """Keeps what is written. It claims to be TLS, so that the connection does not
+    send by itself.
     """
 
     def __init__(self, host: str = "10.0.0.1") -> None:
@@ -104,7 +104,7 @@ class FakeTransport:
 
 
 class FakeServer:
-    """The server's side: `answers` gives what dispatch returns, per API key."""
+    """The server's side: `answers` has the results of dispatch, by API key."""
 
     def __init__(self, loop: ManualLoop) -> None:
         self.call_soon = loop.call_soon
@@ -142,7 +142,7 @@ class FakeServer:
 
 
 class Plane:
-    """The data plane with a topic `t` of some partitions, and clients on it."""
+    """The data plane with a topic `t`, and clients connected to it."""
 
     def __init__(self, folder: Path, *, partitions: int = 2, **limits: Any) -> None:
         self.loop = ManualLoop()
@@ -165,7 +165,7 @@ class Plane:
         )  # fmt: skip
         settings = {"max_request_bytes": 1 << 20, "max_queued_bytes": -1, **limits}
         self.plane = DataPlane(self.server, self.table, self.produce, self.fetch, **settings)
-        # What a test hands over is handled at once, on any machine.
+        # Requests of a test are handled at once, on any machine.
         self.plane.turn_us = self.plane.turn_bytes = self.plane.slice_us = 1 << 40
         for key, row in API_TABLE.items():
             self.plane.serve_api(
@@ -175,7 +175,7 @@ class Plane:
         self.add_topic("t", TOPIC_ID, partitions)
 
     def add_topic(self, name: str, topic_id: UUID, partitions: int) -> TopicEntry:
-        """Make a topic that is led here, at leader epoch 3."""
+        """Create a topic that this broker leads, at leader epoch 3."""
         entry = TopicEntry(name.encode(), topic_id.bytes)
         self.table.add_topic(entry)
         for index in range(partitions):
@@ -201,7 +201,7 @@ class Plane:
 
 
 class Client:
-    """One connection: requests in, decoded answers out."""
+    """One connection: it sends requests and decodes responses."""
 
     def __init__(self, plane: Plane, host: str, listener: str = "PLAINTEXT") -> None:
         self.transport = FakeTransport(host)
@@ -212,37 +212,37 @@ class Client:
         self.client_id = "me"
 
     def feed(self, data: bytes, piece: int = 1 << 30) -> None:
-        """Let bytes arrive, in pieces of at most so many."""
+        """Receive bytes, in pieces of at most this size."""
         feed(self.connection, data, piece)
 
     def frame(self, api_key: int, version: int, request: Message) -> bytes:
-        """A request's frame with a correlation id of its own."""
+        """A request's frame with a new correlation id."""
         self._correlation_id += 1
         self._asked[self._correlation_id] = (api_key, version)
         return encode_request(request, version, self._correlation_id, self.client_id)
 
     def send(self, api_key: int, version: int, request: Message) -> int:
-        """Let a request arrive; returns its correlation id."""
+        """Receive a request; returns its correlation id."""
         self.feed(self.frame(api_key, version, request))
         return self._correlation_id
 
     def call(self, api_key: int, version: int, request: Message) -> Any:
-        """Send a request that is answered at once."""
+        """Send a request and return its response, which must come at once."""
         correlation_id = self.send(api_key, version, request)
         [(answered, response)] = self.answers()
         assert answered == correlation_id
         return response
 
     def raw_answers(self) -> list[bytes]:
-        """The answers that have come since the last look, without their sizes."""
+        """The responses since the last call, without their sizes."""
         found, rest = frames(bytes(self.transport.written))
         self.transport.written.clear()
         assert not rest
         return found
 
     def answers(self) -> list[tuple[int, Any]]:
-        """(correlation id, response) of the answers since the last look; none may have a
-        byte too many.
+        """(correlation id, response) of the responses since the last call. None may have extra
+        bytes.
         """
         found = []
         for answer in self.raw_answers():
@@ -255,12 +255,12 @@ class Client:
 
 
 def feed(connection: Connection, data: bytes, piece: int = 1 << 30) -> None:
-    """Let bytes arrive, in pieces of at most so many."""
+    """Receive bytes, in pieces of at most this size."""
     while data:
         view = memoryview(connection.get_buffer(-1))  # type: ignore[arg-type]
         count = min(len(view), piece, len(data))
         if count == 0:
-            return  # it is closed, and takes nothing more
+            return  # it is closed and accepts nothing more
         view[:count] = data[:count]
         view.release()
         connection.buffer_updated(count)
@@ -268,7 +268,7 @@ def feed(connection: Connection, data: bytes, piece: int = 1 << 30) -> None:
 
 
 def frames(data: bytes) -> tuple[list[bytes], bytes]:
-    """The whole payloads at the beginning of some bytes, and what is left."""
+    """The complete payloads at the beginning of some bytes, and the rest."""
     found = []
     while len(data) >= 4 and len(data) >= 4 + (size := struct.unpack_from(">i", data)[0]):
         found.append(data[4 : 4 + size])
@@ -277,5 +277,5 @@ def frames(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def framed(payload: bytes) -> bytes:
-    """A payload behind its size."""
+    """A payload after its size."""
     return struct.pack(">i", len(payload)) + payload

@@ -1,5 +1,5 @@
-"""Asks any broker for the state of share-partitions, over a socket: for tests of the share
-coordinator, Kafka's and ours.
+"""Reads and writes the state of share-partitions at any broker, through a socket: for tests of the
+share coordinator, Kafka's and kstore's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ShareStateClient(Wire):
     """A connection to a broker. Each call is about one share-partition and returns its row."""
 
     def coordinator(self, key: SharePartitionKey) -> int:
-        """The broker that keeps a share-partition, once there is one. Raises OSError for a lost
-        connection: the caller makes another one.
+        """The broker that stores a share-partition, once there is one. Raises OSError if the
+        connection is lost: the caller opens another one.
         """
         request = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
         deadline = time.monotonic() + TIMEOUT_S

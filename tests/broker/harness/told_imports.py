@@ -1,5 +1,5 @@
-"""`kstore serve`, which writes each module that the loop's thread begins to load into the file that
-its first argument names, and those of other threads into the same with `.beside` behind its name.
+"""`kstore serve` that writes each module that the loop's thread begins to load into the file in its
+first argument, and the modules of other threads into the same name with `.beside` appended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOOP = threading.get_ident()
 
 
 class Teller:
-    """Finds no module, and writes down which ones are looked for."""
+    """Finds no module, and records which ones are requested."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

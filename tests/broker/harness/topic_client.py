@@ -1,4 +1,4 @@
-"""A few calls on topics over one socket, with kstore's own fields: for tests of partition epochs
+"""Some calls on topics through one socket, with kstore's own fields: for tests of partition epochs
 and ordered expansion, on one broker and in a cluster.
 """
 
@@ -22,8 +22,8 @@ TIMEOUT_S = 60.0
 
 
 class TopicClient(Wire):
-    """Creates, grows, deletes, produces, fetches, commits. Errors are the caller's to look at. Its
-    connection asks for kstore's fields unless ``extended`` is false.
+    """Creates, grows, deletes, produces, fetches, commits. The caller checks errors. The connection
+    asks for kstore's fields unless ``extended`` is false.
     """
 
     def __init__(self, broker: Any, *, extended: bool = True) -> None:
@@ -32,7 +32,7 @@ class TopicClient(Wire):
             self.ask_for_fields()
 
     def ask_for_fields(self) -> None:
-        """Say in ApiVersions that answers may have kstore's tagged fields."""
+        """Ask for kstore's tagged fields in responses, in ApiVersions."""
         hello = Ask.ApiVersions(
             client_software_name="t", client_software_version="1", extension_fields=True
         )
@@ -52,7 +52,7 @@ class TopicClient(Wire):
         assert answer.error_code == 0, answer
 
     def metadata(self, name: str) -> Any:
-        """The whole answer about one topic."""
+        """The whole response about one topic."""
         topic = {"name": name}
         return self.call(Ask.Metadata(topics=[topic], allow_auto_topic_creation=False))
 
@@ -72,12 +72,12 @@ class TopicClient(Wire):
         return only(self.call(request, 12))
 
     def fetch(self, name: str, index: int = 0, version: int = 12, **fields: Any) -> Any:
-        """By name; the whole answer."""
+        """By name; the whole response."""
         request = fetch_request(name, fetch_part(0, index), **({"min_bytes": 0} | fields))
         return self.call(request, version)
 
     def fetch_at(self, name: str, offset: int, max_bytes: int) -> Any:
-        """From an offset of partition 0 on; the partition's answer."""
+        """From an offset of partition 0 on; the partition's part of the response."""
         request = fetch_request(name, fetch_part(offset, max_bytes=max_bytes), min_bytes=0)
         return only(self.call(request, 12))
 
@@ -98,7 +98,7 @@ class TopicClient(Wire):
     def commit(
         self, name: str, offsets: dict[int, int], partition_epoch: int = -1, **fields: Any
     ) -> list[int]:
-        """The error codes; of the group g, and of nobody in it unless ``fields`` say who."""
+        """Commit in the group g, as no member unless ``fields`` say otherwise. The error codes."""
         group, row = fields.pop("group_id", "g"), {"partition_epoch": partition_epoch}
         request = commit_request(name, offsets, group, row=row, **fields)
         return [row.error_code for row in self.call(request, 9).topics[0].partitions]
@@ -115,7 +115,7 @@ class TopicClient(Wire):
 
 
 def held(answer: Any) -> list[int] | None:
-    """The partitions that a heartbeat's answer assigns; None: as before."""
+    """The partitions that a heartbeat's response assigns; None: as before."""
     if answer.assignment is None:
         return None
     return sorted(i for row in answer.assignment.topic_partitions for i in row.partitions)

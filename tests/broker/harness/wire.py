@@ -1,5 +1,5 @@
-"""The raw client of tests: any request in any version over a blocking socket, by kstore's own
-messages. What must judge those messages takes tests/conformance/wire.py, which knows none of them.
+"""The raw client of tests: any request in any version through a blocking socket, with kstore's own
+messages. Tests of those messages use tests/conformance/wire.py, which does not know them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ CORRELATION_ID = 9
 
 
 class Wire:
-    """One connection to a broker, or to "host:port". A closed one raises ConnectionError."""
+    """One connection to a broker, or to "host:port". When it is closed, it raises
+    ConnectionError.
+    """
 
     def __init__(
         self, broker: Any, client_id: str = "test", *, host: str = "", timeout_s: float = 60.0
@@ -30,33 +32,33 @@ class Wire:
         self.sock = socket.create_connection((name, int(port)), timeout_s, source)
         self.client_id = client_id
         self.got = b""
-        """The last answer, without its size."""
+        """The last response, without its size."""
 
     def call(self, request: Message, version: int | None = None) -> Any:
-        """The answer; in the newest version that the broker serves if none is given."""
+        """The response. The default is the newest version that the broker serves."""
         if version is None:
             version = API_TABLE[request.API_KEY].max_version
         self.put(request, version)
         return self.take(request, version)
 
     def put(self, request: Message, version: int) -> None:
-        """A request, whose answer is to be received later."""
+        """Send a request; its response is received later."""
         self.sock.sendall(encode_request(request, version, CORRELATION_ID, self.client_id))
 
     def take(self, request: Message, version: int) -> Any:
-        """The answer to the oldest request that was sent."""
+        """The response to the oldest request that has none."""
         response = APIS[request.API_KEY].response
         correlation_id, found = decode_response(self.answer(), response, version)
         assert correlation_id == CORRELATION_ID
         return found
 
     def answer(self) -> bytes:
-        """One answer without its size."""
+        """One response without its size."""
         self.got = wire.read_frame(self.sock)
         return self.got
 
     def make_topic(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> UUID:
-        """Make a topic (``retention_ms="1"`` is a config of it); its id."""
+        """Create a topic (``retention_ms="1"`` is a config); returns its id."""
         rows = [{"name": key.replace("_", "."), "value": configs[key]} for key in configs]
         topic = {
             "name": name, "num_partitions": partitions, "replication_factor": replicas,
@@ -67,7 +69,9 @@ class Wire:
         return made.topic_id
 
     def configure(self, kind: int, name: str, *, dry: bool = False, **configs: object) -> Any:
-        """Set configs of a resource, ``retention_ms="1"`` (None takes it away); its answer."""
+        """Set configs of a resource, ``retention_ms="1"`` (None removes it); returns
+        the response.
+        """
         rows = [
             {"name": key.replace("_", "."), "config_operation": int(value is None),
              "value": None if value is None else str(value)}
@@ -83,12 +87,12 @@ class Wire:
         return self.configure(32, group_id, **configs).error_code
 
     def configs(self, kind: int, name: str, key: str) -> list[Any]:
-        """What is told of one of a resource's configs."""
+        """The description of one of a resource's configs."""
         row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
         return self.call(Ask.DescribeConfigs(resources=[row])).results[0].configs
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self.sock.close()
 
     def __enter__(self) -> Self:
@@ -99,6 +103,6 @@ class Wire:
 
 
 def ask(broker: Any, request: Message, version: int | None = None) -> Any:
-    """The answer to one request on a connection of its own."""
+    """The response to one request on a separate connection."""
     with Wire(broker) as line:
         return line.call(request, version)

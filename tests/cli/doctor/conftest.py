@@ -1,5 +1,5 @@
-"""One sick cluster for all checks: three brokers, of which one is killed, and whatever else can be
-wrong with topics, groups, transactions and ACLs.
+"""One sick cluster for all checks: three brokers, of which one is killed, and everything else that
+can be wrong with topics, groups, transactions and ACLs.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ Find = Callable[..., list[Finding]]
 
 
 def findings(results: Iterable[tuple[str, Any]]) -> list[Finding]:
-    """What checks found; none of them failed."""
+    """The checks' results; none of the checks failed."""
     found = [result for _, result in results if result is not None]
     assert all(isinstance(each, Finding) for each in found), found
     return found
 
 
 class SickCluster:
-    """The cluster, what lives on it, and a way to make one check of it."""
+    """The cluster, its clients, and a function that runs one check."""
 
     def __init__(self, cluster: Cluster, outside: str) -> None:
         self.cluster = cluster
         self.outside = outside
-        """An address whose broker tells clients a name that leads nowhere."""
+        """An address whose broker gives clients a name that leads nowhere."""
         self.alive = f"{cluster[1].address},{cluster[2].address}"
 
     def find(
         self, check: str, limits: Limits | None = None, servers: str | None = None
     ) -> list[Finding]:
-        """What one check finds now."""
+        """The results of one check now."""
         servers = servers or self.alive
         with AdminClient(servers, default_api_timeout_ms=20_000) as admin:
             view = ClusterView(admin, servers.split(","))
@@ -83,7 +83,7 @@ def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SickCluster]:
 
 
 def make_topics(admin: AdminClient) -> None:
-    """Of each kind of trouble one."""
+    """One of each kind of problem."""
     everywhere = [1, 2, 3]
     admin.create_topics([
         NewTopic("orders", replicas=dict.fromkeys(range(3), everywhere)),
@@ -122,12 +122,14 @@ def make_records(found: SickCluster, admin: AdminClient, stuck: Producer) -> Non
     leader = admin.describe_topics(["t"])[0].partitions[0].leader
     host, _, port = found.cluster[leader].address.rpartition(":")
     raw = RawProducer(SimpleNamespace(host=host, port=int(port)))
-    raw.id, raw.epoch = 4_000_000, 0  # of no coordinator
+    raw.id, raw.epoch = 4_000_000, 0  # no coordinator has assigned it
     assert raw.write(b"hangs", version=11) == [0]
 
 
 def await_departure(admin: AdminClient) -> None:
-    """Until the cluster knows that broker 3 is gone, and turned:0 has its replicas in order."""
+    """Wait until the cluster knows that broker 3 is gone, and turned:0 has its
+    replicas in order.
+    """
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         rows = {

@@ -1,4 +1,4 @@
-"""The brokers that kstore's clients are tried on: the one under test, then a real Kafka."""
+"""The brokers for tests of kstore's clients: the one under test, then a real Kafka."""
 
 from __future__ import annotations
 

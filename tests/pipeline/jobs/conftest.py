@@ -1,4 +1,4 @@
-"""What the tests of jobs share: a second cluster, records, and looks at what lies in topics."""
+"""What the tests of jobs share: a second cluster, records, and a function that reads topics."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def silent(_: object) -> None:
-    """Nobody reads the progress."""
+    """Ignores the progress."""
 
 
 def settings(broker: Broker) -> dict[str, Any]:
-    """A client's."""
+    """The settings of a client."""
     return {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": 20_000}
 
 
 def write_all_kinds(broker: Broker, topic: str, numbers: range, **options: Any) -> None:
-    """Null keys and values, headers, old timestamps; in three partitions."""
+    """Null keys and values, headers and old timestamps, in three partitions."""
     with Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
         for n in numbers:
             producer.send(

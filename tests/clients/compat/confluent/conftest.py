@@ -1,4 +1,6 @@
-"""A broker for all, and both modules: every story runs on confluent-kafka and on kstore's."""
+"""A broker for all tests, and both modules: every test runs with confluent-kafka and
+with kstore's.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ MODULES = {"confluent-kafka": "confluent_kafka", "kstore": "kstore.clients.compa
 
 
 class Library:
-    """A module of that API, with its submodules, and the broker's address."""
+    """A module of that API with its submodules, and the broker's address."""
 
     def __init__(self, module: str, bootstrap: str) -> None:
         self.name, self.bootstrap = module, bootstrap
@@ -26,7 +28,7 @@ class Library:
         self.error: Any = importlib.import_module(f"{module}.error")
 
     def new_name(self) -> str:
-        """A topic or group of its own."""
+        """A new topic or group."""
         return f"c{next(_numbers)}"
 
     def config(self, **more: Any) -> dict[str, Any]:
@@ -46,7 +48,7 @@ class Library:
         return name
 
     def consumer(self, group: str, **more: Any) -> Any:
-        """A consumer from the beginning on."""
+        """A consumer that starts at the beginning."""
         settings = {"group_id": group, "auto_offset_reset": "earliest"} | more
         return self.root.Consumer(self.config(**settings))
 
@@ -70,5 +72,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 @pytest.fixture(params=sorted(MODULES))
 def library(request: pytest.FixtureRequest, broker: KstoreBroker) -> Library:
-    """Each of the two."""
+    """Both of them."""
     return Library(MODULES[request.param], broker.bootstrap)

@@ -1,4 +1,4 @@
-"""What the tests of tables share: a lake of their own each."""
+"""What the tests of tables share: a lake for each test."""
 
 from __future__ import annotations
 
