@@ -73,7 +73,7 @@ def read_files_late(config: pytest.Config) -> None:
 
 
 class WholeFile(pytest.Item):
-    """The item that stands for a file."""
+    """The item for a file."""
 
     def runtest(self) -> None:
         """Not called: `Worker` runs the tests."""

@@ -71,7 +71,7 @@ def module_name(path: Path) -> str:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the product by name; a .pyx stands for its compiled module."""
+    """Every module of the product by name; a .pyx counts as its compiled module."""
     return {module_name(p): p for p in code(".py", ".pyx", under=PRODUCT)}
 
 

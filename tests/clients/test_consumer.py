@@ -53,7 +53,7 @@ def broker() -> Iterator[FakeBroker]:
 
 
 def consumer(broker: FakeBroker, log: Log, **options: Any) -> Consumer:
-    """A consumer of partition 0, from the earliest offset unless told otherwise."""
+    """A consumer of partition 0. By default it starts at the earliest offset."""
     broker.handlers[FetchRequest] = log.fetch
     broker.handlers[ListOffsetsRequest] = log.list_offsets
     options = {"auto_offset_reset": "earliest", **FAST, **options}

@@ -1,5 +1,5 @@
-"""Clients that nobody closes, in processes of their own beside a real broker: what was sent
-arrives, or is told; a consumer leaves its group.
+"""Clients that are not closed, in separate processes with a real broker: sent records arrive or are
+reported, and a consumer leaves its group.
 """
 
 from __future__ import annotations

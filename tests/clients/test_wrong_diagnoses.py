@@ -1,4 +1,4 @@
-"""What is told to who has mistaken a port, a name or a folder: the thing itself, and what to do."""
+"""Errors for a wrong port, name or folder: they name the real problem, and say what to do."""
 
 from __future__ import annotations
 

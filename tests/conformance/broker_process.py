@@ -56,7 +56,7 @@ def _take(port: int) -> bool:
     _LOCKS.mkdir(exist_ok=True)
     with suppress(PermissionError):  # another user's
         _LOCKS.chmod(0o777)
-    # To lock a file, it is enough to read it: so any user may, whoever made it.
+    # Read access is enough to lock a file, so every user can do it.
     lock = os.open(_LOCKS / str(port), os.O_CREAT | os.O_RDONLY, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -37,7 +37,7 @@ from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.recorded.answers import Answers, record
 from tests.conformance.probes.story import Case, run_case
 
-# What both brokers are told, so that they are set up alike.
+# Settings of both brokers, so that they are set up alike.
 SAME_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",

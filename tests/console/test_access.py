@@ -1,4 +1,4 @@
-"""Who gets into the console, and what a user may do there: ACLs, tokens, other sites."""
+"""Who can log in to the console, and what a user may do there: ACLs, tokens, other sites."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ AS_IN_THE_TABLE = {
     ("HeartbeatRequest", "0+"): "4+",
     ("HeartbeatResponse", "0+"): "4+",
 }
-"""Versions of a field whose struct stands in several messages."""
+"""Versions of a field whose struct is in several messages."""
 KINDS = ["bool", "int8", "int16", "", "int32", "", "int64", "", "uuid", "string", "bytes",
          "records", "struct", "array"]  # fmt: skip
 
@@ -139,7 +139,7 @@ def assert_same(message: Struct, values: dict[str, Any]) -> None:
 
 
 def extended(cls: type[Struct], place: str) -> Iterator[tuple[str, str, int, str, str]]:
-    """(place, versions, tag, field and type, what stands for absent) of each field of kstore's."""
+    """(place, versions, tag, field and type, value if absent) of each of kstore's fields."""
     for name, spec in cls.SPECS.items():
         kind, element, struct = field_type(cls, name)
         if spec.tag >= 10_000:

@@ -93,7 +93,7 @@ def test_a_topic_that_was_deleted_does_not_come_back(cluster: CutOffCluster, ena
 
 
 def delete(cluster: CutOffCluster, topic: str, asked: int) -> None:
-    """Delete a topic though a broker can't be told: that is not waited for."""
+    """Delete a topic while a broker is unreachable; do not wait for that broker."""
     bootstrap = cluster.brokers[asked].bootstrap
     with AdminClient(bootstrap, request_timeout_ms=1000) as admin:
         admin.delete_topics([topic], raise_errors=False)

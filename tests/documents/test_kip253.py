@@ -273,7 +273,7 @@ def test_a_running_workload_stays_in_order_while_brokers_are_killed(
 def test_the_delay_for_a_group_that_has_caught_up(
     cluster: KstoreCluster, protocol: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """The first records of new partitions wait for the gate: told as a number, in heartbeats."""
+    """The first records of new partitions wait for the gate: a number of them, in heartbeats."""
     waits: dict[bool, float] = {}
     for extended in (True, False):
         topic = named(f"delay-{protocol}-{extended}")

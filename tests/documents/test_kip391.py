@@ -32,7 +32,7 @@ ROUNDS = int(os.environ.get("KSTORE_DOCUMENT_ROUNDS", "4"))
 
 
 class Writer(Worker):
-    """Transactions on the source until it is told to stop; every third is aborted."""
+    """Runs transactions on the source until it is stopped; every third is aborted."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__("writer")

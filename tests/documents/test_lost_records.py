@@ -1,5 +1,5 @@
 """Unclean elections on real brokers that are killed with -9: a consumer, and a group by its
-committed offsets, is told exactly which of the records it has processed no longer exist.
+committed offsets, learns exactly which of its processed records no longer exist.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]
 
 
 class Reader:
-    """A consumer of the group, and all that it has had and was told."""
+    """A consumer of the group, with all its records and reports."""
 
     def __init__(self, cluster: KstoreCluster, bootstrap: str) -> None:
         self.lost: list[LostRecords] = []
         self.read: dict[int, bytes] = {}
-        """What has not been told lost, by offset."""
+        """Its records that were not reported lost, by offset."""
         self.consumer = Consumer(
             bootstrap, group_id="g", enable_auto_commit=False, auto_offset_reset="earliest",
             on_truncation=self._told, retry_backoff_ms=20,
@@ -60,7 +60,7 @@ class Reader:
         found = False
         while not found:
             for record in self.consumer.poll(1000):
-                assert record.offset not in self.read  # not twice, unless it was told lost
+                assert record.offset not in self.read  # not twice, unless it was reported lost
                 self.read[record.offset] = record.value or b""
                 found = found or record.value == value
 

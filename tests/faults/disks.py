@@ -38,7 +38,7 @@ class Disk(ABC):
 
     @abstractmethod
     def freeze(self) -> None:
-        """From now on whoever changes something below the folder waits."""
+        """From now on every change below the folder waits."""
 
     @abstractmethod
     def thaw(self) -> None:

@@ -1,6 +1,6 @@
-"""Unmodified clients that note what they were told while brokers fail beneath them, and what must
-hold of it afterwards: nothing acknowledged is lost or doubled, order is kept, and an offset never
-holds two different records.
+"""Unmodified clients that record their responses while brokers fail, and the rules for them: no
+acknowledged record is lost or duplicated, order is kept, and an offset never has two different
+records.
 """
 
 from __future__ import annotations
@@ -235,7 +235,9 @@ def all_records(bootstrap: str, topic: str, partitions: int, isolation: str) -> 
 
 
 def check_records(stored: list[Record], producers: list[Producer], seen: list[Record]) -> None:
-    """Every rule on what producers were told, what a reader saw meanwhile, and what is there."""
+    """Check every rule on the producers' responses, the reader's records, and the
+    topic's contents.
+    """
     by_place = {(partition, offset): value for partition, offset, value in stored}
     assert len(by_place) == len(stored)
     doubled = [value for value, count in Counter(v for _, _, v in stored).items() if count > 1]
@@ -280,5 +282,5 @@ class Traffic:
         return all_records(self._cluster.bootstrap, self._topic, PARTITIONS, "read_uncommitted")
 
     def check(self) -> None:
-        """Stop them all, and compare what they were told with what the topic holds."""
+        """Stop them all, and compare their responses with the topic's contents."""
         check_records(self.finish(), self.producers, self.reader.seen)

@@ -1,6 +1,6 @@
-"""kill -9 of leaders, and of the controller with them, by what clients are told meanwhile: nobody
-is told that there is no leader while one is being elected, whichever store the brokers share. A
-real ZooKeeper would keep a dead broker's session for two minutes here, longer than the test waits.
+"""kill -9 of leaders, and of the controller with them, as clients see it: no client is told that
+there is no leader during an election, with any coordination store. A real ZooKeeper would keep a
+dead broker's session for two minutes here, longer than the test waits.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FROZEN_S = 4.0
 PATIENCE_S = 3.0
 """Less than the disk is frozen."""
 HANGS_S = 12.0
-"""The journal is committed every five seconds: then whoever writes to the page cache waits."""
+"""The journal is committed every five seconds: then writers to the page cache wait."""
 PATIENCE_MS = 5_000
 PAUSE_S = 1.5
 """After a second without a write the disk is asked nothing any more."""

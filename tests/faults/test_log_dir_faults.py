@@ -75,7 +75,7 @@ def leaders(admin: AdminClient, topic: str) -> list[int | None]:
 
 
 def in_sync(admin: AdminClient, topic: str) -> list[set[int]]:
-    """Who has all of each partition."""
+    """The brokers with all of each partition."""
     [described] = admin.describe_topics([topic])
     return [set(each.isr) for each in described.partitions]
 

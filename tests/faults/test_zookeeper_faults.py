@@ -1,5 +1,5 @@
 """Three real brokers on a real ZooKeeper ensemble that loses its leader, and then all its servers
-for longer than a session lasts: what clients were told holds.
+for longer than a session lasts: what clients were told stays true.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Forked children of a process that writes to a log: they keep nothing of it, least of all its
-lock, and are told so.
+"""Forked children of a process that writes to a log: they keep nothing of it, in particular not its
+lock, and get an error that says so.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def log_dir(tmp_path: Path) -> Iterator[LogDir]:
 
 
 class Saving(Maintenance):
-    """Only remembers what it would save, and fails if told to. No thread runs."""
+    """Only remembers what it would save, and fails on request. No thread runs."""
 
     def __init__(self, log_dir: LogDir) -> None:
         super().__init__(log_dir.state, lambda: ())

@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 
 class Writer(Dialogue):
-    """A process that has the log open for writing and does as it is told."""
+    """A process that has the log open for writing and obeys commands."""
 
     def __init__(self, path: Path) -> None:
         super().__init__([sys.executable, "-c", WRITER, str(path)])

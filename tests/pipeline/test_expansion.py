@@ -37,7 +37,7 @@ class Brokers:
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Continues when the test says so."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

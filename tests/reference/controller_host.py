@@ -1,5 +1,5 @@
-"""A controller with a store in memory and brokers that only remember what they were told: a double
-of compose/broker.Broker and of the brokers at the other end of Peers.
+"""A controller with a store in memory and brokers that only remember what the controller sent: a
+double of compose/broker.Broker and of the brokers at the other end of Peers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 class Node:
-    """One broker at the other end: its registration, and what the controller has told it."""
+    """One broker at the other end: its registration, and what the controller has sent it."""
 
     def __init__(self, cluster: Cluster, node_id: int, rack: str | None = None) -> None:
         self.node_id = node_id
@@ -131,7 +131,9 @@ class Node:
         return Answer.LeaderAndIsr(topics=told)
 
     def _offsets(self, request: Any) -> Message:
-        """Where logs begin and end, as the cluster's tests set it; whoever is asked says it."""
+        """The log start and end offsets, as the cluster's tests set them; every broker reports
+        these.
+        """
 
         def told(topic: str, row: Any) -> dict[str, int]:
             spans = self.cluster.logs.get((topic, row.partition_index), (0, 0))

@@ -130,7 +130,7 @@ def decompress(codec: int, data: bytes) -> bytes:
 
 
 def encode(batch: ReferenceBatch, *, payload: bytes | None = None) -> bytes:
-    """The batch's bytes; ``payload`` stands in for its (compressed) records."""
+    """The batch's bytes; ``payload`` replaces its (compressed) records."""
     codec = batch.attributes & 7
     if payload is None:
         payload = compress(codec, b"".join(encode_record(record) for record in batch.records))

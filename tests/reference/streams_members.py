@@ -1,5 +1,5 @@
-"""Members of a streams group as a test sees them: they hold tasks, give them up when told to, and
-tell what they hold. Plain on purpose, and ignorant of the coordinator's rules.
+"""Members of a streams group as a test sees them: they have tasks, give them up on request, and
+report them. They are simple on purpose, and do not know the coordinator's rules.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A transactional producer that says exactly what it is told to, right or wrong, at any version;
-and what a read_committed consumer makes of the records that it gets.
+"""A transactional producer that sends exactly what the test says, right or wrong, at any version;
+and the records that a read_committed consumer returns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME, TOPIC = "tx", "t"
 
 
 class Producer:
-    """A transactional producer that says exactly what it is told to."""
+    """A transactional producer that sends exactly what the test says."""
 
     def __init__(self, broker: Any, name: str = NAME, topic: str = TOPIC) -> None:
         self.peer = Peer("kstore", broker.host, broker.port)

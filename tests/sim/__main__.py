@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEEDS_OF_A_PROCESS = 50
 MOST_TOLD = 100
-"""With more seeds than this, only those that fail are told, and how far the run is."""
+"""With more seeds than this, only the failing ones are printed, and the progress."""
 EXAMPLE = """example:
   python -m tests.sim --seed 7 --brokers 3 --faults kill,partition --trace
   python -m tests.sim --seeds 1000 --jobs 2       many seeds

@@ -55,7 +55,9 @@ class GroupOffset:
             self.low = max(self.low, offset)
 
     def found(self, offset: int, asked: Asked, owner: tuple[str, int] | None) -> bool:
-        """The offset was told, and ``owner`` owns the partition now; whether it may be so."""
+        """The offset was reported, and ``owner`` owns the partition now; whether both
+        may be true.
+        """
         late = any(offset == each for _, each in self._under_way)
         if not late and not asked.low <= offset <= self.high:
             return False

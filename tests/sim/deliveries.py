@@ -84,10 +84,10 @@ class Deliveries:
     def kept(
         self, holds: Iterable[tuple[Hold, int]], sent_at: float, heard_at: float, *, led: bool
     ) -> None:
-        """The acknowledgements of a member were taken, and it was told so. ``led``: the broker led
-        the partition in one epoch all the time, and the connection of the delivery is still there.
+        """A member's acknowledgements were accepted, and it knows that. ``led``: the broker led the
+        partition in one epoch all the time, and the connection of the delivery still exists.
 
-        A late one proves nothing: what is below the start offset by then is passed over.
+        A late one proves nothing: offsets that are then below the start offset are ignored.
         """
         for hold, kind in holds:
             key = (hold.place, hold.offset)

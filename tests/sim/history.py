@@ -111,7 +111,7 @@ class History:
         self.damaged: set[Place] = set()
         """Partitions that have a damaged segment on one broker."""
         self.is_told: Callable[[Place], bool] = lambda place: False
-        """Whether a broker told its operator of trouble with a partition."""
+        """Whether a broker reported a problem with a partition."""
 
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
@@ -145,7 +145,7 @@ class History:
         self._saw(place, offset, value, "read")
 
     def has_told_loss(self, place: Place) -> bool:
-        """Whether a partition was damaged and a broker has told of trouble with it."""
+        """Whether a partition was damaged and a broker has reported a problem with it."""
         return place in self.damaged and self.is_told(place)
 
     def was_skipped(self, place: Place, offset: int, found: int) -> None:
@@ -154,7 +154,7 @@ class History:
             self.break_rule("silent_loss", f"{place}: {found} came after {offset - 1}, and no word")
 
     def not_read(self, place: Place, offset: int, problem: object) -> None:
-        """At the end the rest of a partition can't be read, and who reads it is told so."""
+        """At the end the rest of a partition can't be read, and readers get an error."""
         self._unread[place] = offset
         if place not in self.damaged:
             self.break_rule("silent_loss", f"{place} can't be read at {offset}: {problem}")
@@ -291,7 +291,7 @@ class History:
         return Asked(self._offsets[group, place].low, self._owners.get((group, place)))
 
     def found_commit(self, group: str, place: Place, offset: int, asked: Asked) -> None:
-        """A group's offset was told; ``asked`` is of the time before the question."""
+        """A group's offset was reported; ``asked`` is the state before the request."""
         known = self._offsets[group, place]
         if place in self.gone:
             return

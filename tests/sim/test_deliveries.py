@@ -1,4 +1,4 @@
-"""What members of a share group may be given and told: the rules themselves."""
+"""What members of a share group may receive: the rules themselves."""
 
 from __future__ import annotations
 

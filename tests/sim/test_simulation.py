@@ -84,9 +84,10 @@ def test_fresh_seeds() -> None:
         (309, "--faults session,store,isolate,kill --workloads produce,read,copy,group,topics"),
         # A broker that could not reach the store closed the controller's connection.
         (26, "--workloads produce,read,classic,streams,recreate"),
-        # A member was not told again what its coordinator had decided when it went.
+        # A member did not learn again what its coordinator had decided when it went away.
         (310002173, "--seconds 15"),
-        # A copy went on behind its goal: who told that one had not heard of the high watermark.
+        # A copy continued after its goal: the broker that gave the goal did not know the high
+        # watermark.
         (310005419, "--seconds 15"),
         # Another restart, and a leader did not know that it had lost what it had written alone.
         (102, "--faults alone --workloads produce,read"),

@@ -1,5 +1,5 @@
-"""No handler writes into the request that it was given: whoever passes the request on, or reads it
-after the handler, sees what the client sent. Who needs another makes one (`Struct.replaced`).
+"""No handler changes its request: later readers see what the client sent. A handler that needs
+another request creates one (`Struct.replaced`).
 """
 
 from __future__ import annotations

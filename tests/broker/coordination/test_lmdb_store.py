@@ -159,7 +159,7 @@ def test_a_symbolic_link_in_it_is_refused(tmp_path: Path, name: str) -> None:
     LmdbStore(folder, shared=True).close()
 
 
-# -- damage: the store is the truth, so it is told, and nothing is made up
+# -- damage: it is reported, and nothing is invented, because the store is the only truth
 
 
 def filled(path: Path) -> Path:

@@ -1,5 +1,5 @@
-"""Partition epochs and expansions in the store (KIP-232, KIP-253): every number is given out once,
-whoever writes and wherever it stops.
+"""Partition epochs and expansions in the store (KIP-232, KIP-253): every number is assigned once,
+by any writer, even if a writer stops halfway.
 """
 
 from __future__ import annotations

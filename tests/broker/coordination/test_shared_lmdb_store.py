@@ -23,7 +23,7 @@ from kstore.broker.coordination.store import StoreClosedError, StoreLockedError,
 from tests.beside.programs import Dialogue
 from tests.reference.store_changes import Changes
 
-# It does what it is told by lines, and says what came of it.
+# It obeys commands on lines, and reports the results.
 CHILD = """
 import os, signal, sys
 from kstore.broker.coordination.lmdb_store import LmdbStore
@@ -127,7 +127,7 @@ def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
     os.kill(child.process.pid, signal.SIGSTOP)
     changes.wait_for(WatchEvent("deleted", "/ids/2"))
     os.kill(child.process.pid, signal.SIGCONT)
-    assert child.line() == "changed /told"  # its watches are told to look
+    assert child.line() == "changed /told"  # its watches must look again
     assert child.does("create /ids/late") == "StoreClosedError"
     assert store.children("/ids") == []
     store.close()
@@ -183,7 +183,7 @@ def test_a_session_that_has_expired_is_known_by_a_look(tmp_path: Path) -> None:
     mine = store.new_session()
     store._tree.note_lost = lambda session_ids: None  # type: ignore[method-assign]
     store._tree.expire(mine.session_id)
-    assert not mine.over  # nobody has told it
+    assert not mine.over  # not yet: it has not been told
     assert mine.has_expired()
     assert not store.has_expired()
     mine.close()

@@ -119,7 +119,7 @@ def test_a_session_that_the_ensemble_ended_is_over_for_its_process(
         os.kill(child.pid, signal.SIGSTOP)
         changes.wait_for(WatchEvent("deleted", "/ids/2"))
         os.kill(child.pid, signal.SIGCONT)
-        assert child.stdout.readline() == "changed /nothing\n"  # its watches are told to look
+        assert child.stdout.readline() == "changed /nothing\n"  # its watches must look again
         assert child.communicate("go on\n")[0] == "StoreClosedError\n"
     finally:
         child.kill()

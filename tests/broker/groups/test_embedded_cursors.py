@@ -1,5 +1,5 @@
-"""A folder that was written embedded and is served, and the other way round: its cursors are the
-broker's consumer groups, whoever went on last.
+"""A folder that an embedded log wrote and a broker serves, and the reverse: its cursors are the
+broker's consumer groups, whichever was used last.
 """
 
 from __future__ import annotations

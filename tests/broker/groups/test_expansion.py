@@ -1,5 +1,5 @@
-"""Order across partition expansion (KIP-253) through a socket, on one broker: who knows the old
-number of partitions is refused, what came before can be told, and read first.
+"""Order across partition expansion (KIP-253) through a socket, on one broker: a producer with the
+old number of partitions is refused, and earlier records can be recognized and are read first.
 """
 
 from __future__ import annotations

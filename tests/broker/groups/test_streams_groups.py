@@ -51,7 +51,7 @@ def counted(replication_factor: int = 0) -> Any:
 
 
 def work(*members: StreamsClient) -> None:
-    """Until nobody is told anything new."""
+    """Beat until no member learns anything new."""
     for _ in range(6):
         for member in members:
             assert member.beat().error_code == 0

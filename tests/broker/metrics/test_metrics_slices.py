@@ -1,5 +1,5 @@
-"""What is told over HTTP of many partitions is put together in turns, between which other work on
-the loop goes on.
+"""HTTP responses about many partitions are built in turns, and other work on the loop continues in
+between.
 """
 
 from __future__ import annotations

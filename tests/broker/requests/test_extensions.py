@@ -1,5 +1,5 @@
 """kstore's own tagged fields on a real socket: KIP-359's epoch, KIP-253's partition count and
-KIP-391's given offsets, to the byte; and that a client that sends none of them is not told of them.
+KIP-391's given offsets, to the byte. A client that sends none of them receives none.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def test_committed_offsets_are_of_the_topic_that_is_meant(lives: Lives, version:
     assert lives.committed(lives.before, version) == (DELETED, -1)
     assert lives.committed(lives.now + 1, version) == (ELSEWHERE, -1)
     assert client.commit(lives.name, {0: 4}, lives.now + 1, group_id=lives.group) == [0]
-    # Whoever committed knows of a later topic, of which this broker has not heard.
+    # The client that committed knows of a later topic, and this broker does not yet.
     assert lives.committed(lives.now, version) == (DELETED, -1)
 
 

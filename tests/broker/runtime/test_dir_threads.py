@@ -1,5 +1,5 @@
-"""The threads of the log dirs: each runs its calls in order, one that hangs is told and holds back
-no other, and a call runs to its end though nobody waits for it any more.
+"""The threads of the log dirs: each runs its calls in order. A hanging thread is reported and does
+not block others, and a call runs to its end even if its caller no longer waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.beside.waiting import reached
 
 
 def run(work: Callable[[DirThreads, list[str]], object]) -> list[str]:
-    """Do some work with threads; what the operator is told."""
+    """Do some work with threads; returns the reports to the operator."""
     told: list[str] = []
 
     async def all_of_it() -> None:

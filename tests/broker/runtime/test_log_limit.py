@@ -9,7 +9,7 @@ from tests.broker.harness.plane_harness import ManualLoop
 
 
 class Limited:
-    """A limit of two lines of a group and five of all, and what was told at ends of windows."""
+    """A limit of two lines for a group and five for all, and the reports at the ends of windows."""
 
     def __init__(self) -> None:
         self.loop = ManualLoop()

@@ -1,4 +1,4 @@
-"""What held the loop: how it is named, counted and told."""
+"""What held the loop: how it is named, counted and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What systemd is told, over a real socket in its place; and what it says of the unit's file."""
+"""The messages to systemd, through a real socket that stands in for it; and systemd's opinion of
+the unit file.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PLACE = TopicPartition("__share_group_state", 0)
 
 
 class FakeLog:
-    """Remembers what it was told."""
+    """Remembers its calls."""
 
     log_start_offset = 0
     log_dir = SimpleNamespace(path="dir")
@@ -87,7 +87,7 @@ def coordinator_of(writer: FakeWriter, now_ms: int = 1) -> ShareCoordinator:
 
 
 async def prune_with(failure: Exception | None) -> tuple[list[Any], list[Any]]:
-    """What the log is told before the snapshot is committed, and after, or after a failure."""
+    """The log's calls before the snapshot is committed, and after that, or after a failure."""
     writer = FakeWriter()
     coordinator = coordinator_of(writer)
     pruning = asyncio.ensure_future(coordinator.prune())

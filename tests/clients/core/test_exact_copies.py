@@ -63,6 +63,6 @@ def test_a_batch_that_the_target_has_in_parts_does_not_hold_the_copy() -> None:
     made = build_batch([b"x"] * 10, timestamp=TIME)
     copy.fetched(plan_exact(made, 0).plan, 10)
     assert copy.next_piece() is not None
-    copy.refused(5)  # whoever wrote there has other batches: it is compared before it is sent
+    copy.refused(5)  # another writer has other batches: compare before sending
     assert (copy.step, copy.position) == (Step.CHECK, 5)
     assert not copy.has_copied(10)

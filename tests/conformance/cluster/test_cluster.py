@@ -1,5 +1,5 @@
-"""Three real brokers that share a folder, and unmodified clients: what is acknowledged is there,
-whoever is killed, and any broker can be asked for anything.
+"""Three real brokers with a shared folder, and unmodified clients: acknowledged records survive any
+kill, and every broker answers every request.
 """
 
 from __future__ import annotations

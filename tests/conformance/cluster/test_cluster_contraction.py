@@ -1,5 +1,5 @@
-"""Contraction (KIP-253) on three brokers: keys stay in order for unmodified consumers too, whoever
-is killed in the middle, and the partitions that retired are deleted once they are empty.
+"""Contraction (KIP-253) on three brokers: keys stay in order, for unmodified consumers too, even if
+a broker is killed meanwhile. Retired partitions are deleted when they are empty.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_an_unmodified_consumer_reads_in_order_across_a_contraction(
         assert set(read_in_order(reader, seen, 60)) == {0, 1}
     finally:
         reader.close()
-    # Who comes later reads what has retired first.
+    # Later consumers read retired partitions first.
     late = quick_member(
         cluster.bootstrap, topic, f"late-{protocol}", **{"group.protocol": protocol}
     )

@@ -1,5 +1,5 @@
-"""Three real brokers, unmodified clients, and kill -9 of whoever coordinates: committed offsets
-stay, and transactions reach a coordinator elsewhere.
+"""Three real brokers, unmodified clients, and kill -9 of coordinators: committed offsets survive,
+and transactions find the new coordinator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUICK = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[KstoreCluster]:
-    """Brokers 1 to 3; the coordinators' topics get three replicas without being told to."""
+    """Brokers 1 to 3. The coordinators' topics get three replicas by default."""
     with KstoreCluster(tmp_path, overrides=SETTINGS) as made:
         yield made
 

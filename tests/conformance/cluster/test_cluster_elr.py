@@ -211,7 +211,7 @@ def test_kafka_topics_shows_who_is_eligible(brokers: Brokers) -> None:
     described = ["--bootstrap-server", server, "--describe", "--topic", "three"]
 
     def shown() -> str:
-        # Any broker answers it; that a killed one does not is told by the exit code.
+        # Any broker answers it; the exit code says that a killed one does not.
         return run_tool("kafka-topics", described, check=False).stdout
 
     def wait_for(*wanted: str) -> None:

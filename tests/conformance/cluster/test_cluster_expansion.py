@@ -27,7 +27,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "group.consumer.min.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
-    # Who is paused stays a member: what waits for it can be looked at.
+    # A paused member stays in the group, so the waiting partitions can be seen.
     "kstore.coordination.session.timeout.ms": "60000",
 }
 ALL = (1, 2, 3)

@@ -16,7 +16,7 @@ SETTINGS = {"min.insync.replicas": "2"}
 
 
 class Feed:
-    """Sends numbers to partitions in turns until it is told to stop."""
+    """Sends numbers to partitions in turn until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.sent = [0] * partitions

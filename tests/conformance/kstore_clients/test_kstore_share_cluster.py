@@ -45,7 +45,7 @@ def test_the_lag_is_known_of_partitions_that_other_brokers_lead(cluster: KstoreC
         assert {(place.partition, each.lag) for place, each in found.items()} == {
             (0, 3), (1, 3), (2, 3),
         }  # fmt: skip
-        # Of a partition whose only replica is on a broker that is gone, the rest is still told.
+        # For a partition whose only replica is on a dead broker, the rest is still shown.
         coordinator = admin.describe_share_groups([group])[group].coordinator
         gone = next(index for index in range(3) if cluster.leader(topic, index) != coordinator)
         killed = cluster.leader(topic, gone)

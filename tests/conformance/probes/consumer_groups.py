@@ -91,7 +91,7 @@ def _life(peer: Peer, version: int) -> Story:
     yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
     yield beat(group, "b", 3)
     yield Ask.ConsumerGroupDescribe(group_ids=[group])
-    yield beat(group, "a", 2)  # is told to give up two
+    yield beat(group, "a", 2)  # it must give up two
     yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
     yield beat(group, "b", 3)
     yield beat(group, "a", 2, **owns(topic_id, 0, 1))

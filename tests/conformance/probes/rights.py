@@ -57,7 +57,7 @@ Ask = Callable[[SecuredPeer], Iterator[tuple[Asked, Any]]]
 def answers(
     peer: SecuredPeer, api_key: int, version: int, users: Iterable[str] = USERS
 ) -> Iterator[tuple[Asked, Any]]:
-    """What users are told by one API at one version, one after the other."""
+    """The responses to users from one API at one version, one after the other."""
     there, absent = Unit(peer, api_key, version), Unit(peer, api_key, version)
     absent.name = f"{there.name}-absent"
     absent.topic_id, absent.group = UNKNOWN_ID, f"{absent.name}-g"
@@ -73,7 +73,7 @@ def answers(
 
 
 def answers_to(peer: SecuredPeer, question: Question) -> Iterator[tuple[Asked, Any]]:
-    """What all users are told when they ask about what may be half their own."""
+    """The responses to all users for resources that may be half their own."""
     message = question.ask(peer)
     version = question.version
     if version is None:

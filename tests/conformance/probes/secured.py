@@ -51,7 +51,7 @@ RIGHTS: tuple[str, ...] = (
 )
 """What the users have, each on all resources of the kind; a user is named so, with "__" between."""
 HALF = "half"
-"""Who may do everything with what is named mine-..., and nothing else."""
+"""It may do everything with resources named mine-..., and nothing else."""
 USERS = (*(rights.replace(" ", "__") for rights in RIGHTS), HALF)
 REFUSED_MOSTLY = (
     "nobody",
@@ -61,15 +61,15 @@ REFUSED_MOSTLY = (
     "group_describe",
     HALF,
 )
-"""Users by whom the forms of refusals can be told."""
+"""Users that show the different forms of refusals."""
 PASSWORD = "password-of-the-probe"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def secure(broker: Any) -> int:
-    """Have a broker that is not started know the users, at a listener of its own; that one's port.
-    Who comes in by the other is the super user.
+    """Give a broker that is not started the users, at a separate listener; returns that one's port.
+    Clients of the other listener are the super user.
     """
     users = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
     broker.overrides |= {

@@ -260,7 +260,7 @@ class Shape:
         return [make()]
 
     def leaf(self, name: str, value: Any) -> Any:
-        """What stands in a field that has this value in the tables."""
+        """The value of a field that has this value in the tables."""
         return value
 
 

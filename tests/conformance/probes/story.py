@@ -1,10 +1,10 @@
-"""Stories: requests that belong together, told to both brokers in the same order, and their
-answers compared. The stories themselves are in the modules of the families of APIs.
+"""Stories: requests that belong together, sent to both brokers in the same order, with their
+responses compared. The stories themselves are in the modules of the families of APIs.
 
-A story is a generator: it yields messages and is sent the answers, so it can't `yield from` a list.
-A message goes on the story's own connection, at the case's version if it is of the case's API and
-else at the highest. `Step` says more: another connection, another version, an answer that is to be
-awaited later.
+A story is a generator: it yields messages and receives the responses, so it can't `yield from` a
+list. A message uses the story's own connection, at the case's version if it is of the case's API,
+else at the highest. `Step` says more: another connection, another version, or a response that is
+received later.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Story = Generator["Message | Step", Any, Any]
 
 
 class Case(NamedTuple):
-    """A story that is told to both brokers, once per version of one API that both serve."""
+    """A story for both brokers, once per version of one API that both serve."""
 
     name: str
     api_key: int

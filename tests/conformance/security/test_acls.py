@@ -114,7 +114,7 @@ def no_rules(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def written(settings: dict[str, Any], topic: str) -> int:
-    """The error code that an unmodified producer is told."""
+    """The error code that an unmodified producer gets."""
     codes: list[int] = []
     producer = confluent_kafka.Producer(
         settings | {"message.timeout.ms": 8000, "allow.auto.create.topics": True}
@@ -304,7 +304,7 @@ def told(cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.
 
 
 def test_every_broker_of_a_cluster_follows(tmp_path: Path) -> None:
-    """A rule that one broker is told holds at all of them, and at one that starts later."""
+    """A rule that one broker gets holds at all of them, and at one that starts later."""
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
     rule = Acl(TOPIC, "t", "User:*", AclOperation.ALL, AclPermission.DENY, "127.0.0.2")
     allow = Acl(TOPIC, "t", "User:*", AclOperation.ALL)

@@ -51,7 +51,7 @@ def _line(acl: Acl) -> str:
 
 @pytest.fixture(scope="module")
 def questions() -> tuple[list[str], list[tuple[str, int]]]:
-    """What Java is told, and each question with our answer."""
+    """The rules that Java gets, and each question with kstore's answer."""
     dice = random.Random(SEED)
     told, ours = [], []
     for kind in KINDS:

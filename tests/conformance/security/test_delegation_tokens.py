@@ -1,5 +1,5 @@
-"""Delegation tokens beside a real Kafka 4.3.1: the same story told to both, and Java's clients and
-Kafka's own tool at kstore's broker.
+"""Delegation tokens compared with a real Kafka 4.3.1: the same story for both, and Java's clients
+and Kafka's own tool with kstore's broker.
 """
 
 from __future__ import annotations

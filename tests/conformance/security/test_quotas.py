@@ -80,7 +80,9 @@ def fetch() -> Message:
 
 
 def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Message) -> int:
-    """What a fresh connection is told; so nobody has to wait for the end of a throttle."""
+    """The throttle time that a new connection gets, so that no test waits for the end of a
+    throttle.
+    """
     client = Client(address, user, client_id)
     try:
         answer = client.call(request, 9 if isinstance(request, ProduceRequest) else 12)
@@ -135,7 +137,7 @@ def test_what_share_groups_fetch_counts_for_a_quota(quotas: Quotas) -> None:
     writer = Client(quotas.sasl, "bob", "w")
 
     def waits(user: str) -> tuple[int, bool]:
-        """How long a member that has just come is told to wait, and whether it got records."""
+        """The throttle time of a new member, and whether it got records."""
         topics = [{"topic_id": topic_id, "partitions": [{"partition_index": 0}]}]
         request = Ask.ShareFetch(
             group_id=group, member_id=uuid.uuid4().hex, share_session_epoch=0, max_wait_ms=500,

@@ -1,5 +1,5 @@
-"""Who has one right is answered by each API as a real Kafka with its StandardAuthorizer answers:
-what is refused, on which level, with which error, and what is not told.
+"""Each API answers a user with one right as a real Kafka with its StandardAuthorizer does: what is
+refused, on which level, with which error, and what is hidden.
 """
 
 from __future__ import annotations

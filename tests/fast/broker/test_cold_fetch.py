@@ -38,7 +38,7 @@ class Readers:
         del self.callbacks[descriptor]
 
     def wait(self) -> None:
-        """Wait for a descriptor and have who watches it told."""
+        """Wait for a descriptor and call its watcher."""
         ready, _, _ = select.select(list(self.callbacks), [], [], PATIENCE_S)
         assert ready
         for descriptor in ready:

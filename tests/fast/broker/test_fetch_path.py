@@ -143,7 +143,7 @@ def test_leader_epochs_are_checked(plane: Plane, epoch: int, error: int) -> None
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
 def test_partition_that_is_led_elsewhere(plane: Plane, version: int) -> None:
-    """The leader is told from version 16 on (KIP-951), as by Kafka."""
+    """The response names the leader from version 16 on (KIP-951), as Kafka's does."""
     partition = plane.partition()
     partition.online, partition.leader_id = False, 9
     answer = only(plane.client().call(FETCH, version, request(version, part(0))))

@@ -178,7 +178,7 @@ def test_a_duplicate_has_the_append_time_of_the_original(plane: Plane) -> None:
 
 
 class TestInternalTopics:
-    """Whoever could write to them could change what groups and transactions have stored."""
+    """Clients that could write to them could change what groups and transactions have stored."""
 
     @pytest.fixture
     def internal(self, plane: Plane) -> Plane:

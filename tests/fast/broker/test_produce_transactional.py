@@ -19,7 +19,9 @@ PRODUCER = (7, 3)
 
 
 class Asked:
-    """Stands for the coordinator: keeps the questions, refuses what it is told to."""
+    """A stand-in for the coordinator: it keeps the requests, and refuses those that
+    the test names.
+    """
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, tuple[int, int], int, list[tuple[int, int]]]] = []

@@ -104,7 +104,7 @@ def test_the_loop_decompresses_only_so_much_in_a_turn(plane: Plane) -> None:
 
 
 def test_too_much_is_message_too_large_and_says_so(plane: Plane) -> None:
-    """Producers split a batch that is told to be too large."""
+    """Producers split a batch if the error says that it is too large."""
     threads, client = Threads(plane), plane.client()
     client.send(PRODUCE, VERSION, request(zstd(40 * MB)))
     threads.answer()

@@ -1,6 +1,6 @@
-"""The high watermark of a replicated partition, against a model: it is the least log end offset of
-the replicas in sync or proposed to be, never goes back, and each who waits for it is told once, in
-order. Followers are fetches on connections.
+"""The high watermark of a replicated partition, compared with a model: it is the least log end
+offset of the replicas that are in sync or proposed, and never decreases. Each waiter is notified
+once, in order. Followers are fetches on connections.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def test_followers_that_are_read_from_hear_of_the_high_watermark_at_once(plane: 
 
 
 class Quotas:
-    """Nobody may have anything."""
+    """No client may have anything."""
 
     def __init__(self) -> None:
         self.charged: list[int] = []
@@ -329,7 +329,7 @@ def test_no_quota_of_clients_holds_a_follower_back(plane: Plane) -> None:
 
 
 class Session:
-    """A follower's fetch session over all partitions, and what it must be told."""
+    """A follower's fetch session over all partitions, and what it must receive."""
 
     def __init__(self, plane: Plane, partitions: int) -> None:
         self.plane, self.client = plane, plane.client()
@@ -357,7 +357,7 @@ class Session:
         return set(answered)
 
     def expected(self) -> set[int]:
-        """The partitions of which something is to be told."""
+        """The partitions with news for the follower."""
         news = set()
         for index, offset in self.offsets.items():
             partition = self.plane.partition(index)
@@ -399,7 +399,7 @@ def test_a_followers_session_tells_all_that_changes_and_nothing_else(
             case "away":
                 partition.follow(FAR, epochs[index])
             case "fetch":
-                # What the fetch itself commits is told by it.
+                # The response reports what the fetch itself commits.
                 before, answered = session.expected(), session.fetch()
                 assert before <= answered
                 high = {i for i in answered - before if session.told[i] > 0}

@@ -1,5 +1,5 @@
-"""Produce, Fetch and cached answers with an authorizer: who may do what, and what those who may not
-are told, for every version.
+"""Produce, Fetch and cached responses with an authorizer: the rights of each user, and the
+responses to users without rights, for every version.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def codes(response: Any) -> list[int]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_needs_write_on_each_topic(plane: Plane, version: int) -> None:
-    """A topic that is not there looks like one that may not be written to; of ids, which nobody can
-    guess, it is told.
+    """A missing topic looks like one that the client may not write to. For an id, which nobody can
+    guess, the response tells the truth.
     """
     client = client_of(plane)
     absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED

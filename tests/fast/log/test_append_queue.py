@@ -1,5 +1,5 @@
-"""Appends that are left to threads: the order of each log, what a failure takes with it, and what
-is told of one that hangs.
+"""Appends by threads: the order in each log, what fails with a failed append, and the report about
+one that hangs.
 """
 
 from __future__ import annotations

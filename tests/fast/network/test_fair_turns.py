@@ -28,7 +28,7 @@ from tests.record_requests import fetch_part, fetch_request, produce_request
 PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
 MB = 1 << 20
 SHARE = 256 * 1024
-SLACK = 4096  # whoever asks may read: there is always some room
+SLACK = 4096  # a read is always possible: there is always some room
 BATCH = build_batch([b"x" * 900_000])
 
 

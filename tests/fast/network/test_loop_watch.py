@@ -21,7 +21,7 @@ from kstore._fast.network.loop_watch import LoopWatch
 from kstore._fast.network.watched_loop import WatchedLoop
 
 COUNTED_S = 0.002
-"""Longer than the millisecond from which on a hold is told."""
+"""Longer than the millisecond from which on a hold is counted."""
 WHILE_STOPPED_S = 1.5
 HELD_WITH_PYTHONS_LOCK = """
 import ctypes, os, sys, threading
@@ -48,7 +48,7 @@ watch.run(lambda: (print("held", flush=True), sys.stdin.readline()))
 
 
 class Holds(list):
-    """What is told."""
+    """The reports."""
 
     def __init__(self, watch):
         super().__init__()

@@ -1,5 +1,5 @@
-"""How long the parts of requests take: what is counted by API, which requests are told, and to
-which part a wait belongs.
+"""The times of the parts of requests: the counts by API, the reported requests, and which part a
+wait belongs to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAUSE_US = 5000
 
 @pytest.fixture
 def told(plane) -> list[tuple[Any, TimedRequest]]:
-    """What is told of every request."""
+    """The report of every request."""
     found: list[tuple[Any, TimedRequest]] = []
     plane.plane.times.tell = lambda connection, timed: found.append((connection, timed))
     plane.plane.times.set_chance(0, 1.0)

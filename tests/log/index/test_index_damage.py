@@ -429,8 +429,8 @@ def test_verify_tells_a_damaged_index_and_a_damaged_page_of_it(tmp_path: Path) -
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_pages_of_processes_that_were_killed_do_not_overlap(tmp_path: Path, seed: int) -> None:
-    """Whoever is killed leaves a page short, and the next process begins another behind it; who
-    reads the segment's beginning writes the page whole. Both seeds had wrong entries once.
+    """A killed process leaves a short page, and the next process begins another after it. A reader
+    of the segment's beginning writes the page completely. Both seeds once had wrong entries.
     """
     choice = random.Random(seed)
     config = LogConfig(index_interval_bytes=1)

@@ -35,7 +35,7 @@ OPEN = {EXCLUSIVE: {}, SHARED: {"shared": True}, READ_ONLY: {"read_only": True}}
 
 
 def worker(folder: Path, mode: str, end: str) -> Dialogue:
-    """Another process, which has the message and does `end` with it when it is told to."""
+    """Another process, which has the message and does `end` with it on command."""
     process = Dialogue([sys.executable, "-c", WORKER, str(folder), mode, end])
     assert process.line() == "got"
     return process

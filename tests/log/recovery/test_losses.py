@@ -1,5 +1,5 @@
-"""Files that are shorter than the index knows, or gone: the loss is told, and no offset is given a
-second time.
+"""Files that are shorter than the index knows, or gone: the loss is reported, and no offset is
+assigned twice.
 """
 
 from __future__ import annotations

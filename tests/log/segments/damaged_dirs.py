@@ -179,7 +179,7 @@ def examine_segments(path: Path) -> list[str]:
 
 
 def _compare_what_is_left(log: Log, partition: int, end: int, told: set[int]) -> list[str]:
-    """``told``: the offsets that some error or report has named, in this life or an earlier one."""
+    """``told``: the offsets that some error or report has named, in this run or an earlier one."""
     wrong: list[str] = []
     for loss in log.recovery.losses:
         told.update(range(loss.first_offset, loss.next_offset))

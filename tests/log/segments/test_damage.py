@@ -74,14 +74,14 @@ def read_all(log: Log) -> tuple[dict[int, bytes | None], list[tuple[int, int]]]:
 
 
 def told(log: Log, hidden: list[tuple[int, int]]) -> set[int]:
-    """The offsets that somebody was told of."""
+    """The reported offsets."""
     ranges = [*hidden, *((x.first_offset, x.next_offset) for x in log.recovery.losses)]
     ranges += [(d.first_offset, d.next_offset) for d in log.recovery.damages]
     return {offset for first, after in ranges for offset in range(first, after)}
 
 
 def check(path: Path, *, last_may_be_cut: bool, per_batch: int = 2) -> None:
-    """Every record is right, or in a range that was told."""
+    """Every record is right, or in a reported range."""
     with kstore.open_log(path) as log:
         found, hidden = read_all(log)
         expected = {n: b"value %d" % n for n in range(COUNT * per_batch)}

@@ -1,5 +1,5 @@
-"""Damaged segments, of any kind: a wrong record is never returned, what is missing is told, and no
-offset is given again. Each directory is examined in a process of its own.
+"""Damaged segments of any kind: a wrong record is never returned, missing records are reported, and
+no offset is assigned again. A separate process examines each directory.
 """
 
 from __future__ import annotations

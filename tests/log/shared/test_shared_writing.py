@@ -89,7 +89,7 @@ def test_who_shares_and_who_does_not_are_never_in_together(tmp_path: Path) -> No
     with kstore.open_log(tmp_path, shared=True) as keeper:
         guest = kstore.open_log(tmp_path, shared=True)
         keeper.close()
-        with pytest.raises(LogDirLockedError):  # nobody may keep it just now, and yet
+        with pytest.raises(LogDirLockedError):  # no process may own it alone now
             kstore.open_log(tmp_path)
         guest.close()
     with kstore.open_log(tmp_path):

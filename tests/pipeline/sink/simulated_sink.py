@@ -48,7 +48,7 @@ Values = dict[int, list[bytes]]
 
 
 class Sink:
-    """Writes version after version until it is told to stop; then what is there is judged."""
+    """Writes version after version until it is stopped. Then the result is checked."""
 
     TOPICS = ((SUNK, SUNK_PARTITIONS), (STAGED, STAGED_PARTITIONS))
 

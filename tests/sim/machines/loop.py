@@ -313,7 +313,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return done
 
     def worker(self, executor: Any) -> Worker:
-        """The queue that stands for an executor's thread."""
+        """A queue in place of an executor's thread."""
         life = LIFE.get()
         key = executor if executor is not None else life
         worker = self._executors.get(key)

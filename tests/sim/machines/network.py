@@ -109,7 +109,7 @@ class Network:
                 end.break_off(ConnectionResetError(104, "connection reset"))
 
     def host_died(self, life: Life, *, silently: bool) -> None:
-        """A process is gone: its peers are told, or, if the machine went with it, are not."""
+        """A process has ended: its peers notice, unless its machine went with it."""
         for address, listener in list(self._listeners.items()):
             if listener.life is life:
                 del self._listeners[address]
@@ -271,7 +271,7 @@ class Endpoint(asyncio.Transport):
             self.loop.call_at(self._last_arrival, self._deliver, part, context=self.life_of_peer())
 
     def life_of_peer(self) -> Any:
-        """The context in which the other side is told."""
+        """The context in which the other side is notified."""
         return self.other.life.context.copy()
 
     def _deliver(self, part: bytes | None) -> None:

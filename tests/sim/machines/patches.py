@@ -180,7 +180,9 @@ def _make_broker(*given: Any) -> Broker:
 
 
 def _when_damaged(log_dir: LogDirFacts, tell: Callable[[TopicPartition], object]) -> None:
-    """It is told in the process that has the log dir, whoever has woken the read that found it."""
+    """It is reported in the process that has the log dir, whichever process woke the read that
+    found it.
+    """
     life = current_life()
     log_dir.state.on_damage = tell if life is None else functools.partial(life.call, tell)
 

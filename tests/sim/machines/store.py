@@ -37,7 +37,7 @@ class StoreServer:
         self._sessions: list[SimStore] = []
 
     def open(self, path: str, **given: Any) -> SimStore:
-        """What stands for LmdbStore(path, ...): a new session of the process that runs now."""
+        """In place of LmdbStore(path, ...): a new session of the current process."""
         life = current_life()
         assert life is not None
         if not given.get("shared"):
@@ -77,7 +77,9 @@ class StoreServer:
         self.loop.call_later(self.session_timeout_s, self._if_still_cut, host, cut, True)
 
     def heal(self) -> None:
-        """Let everybody reach it. Who did not is told to look, and finds out what has ended."""
+        """Let all processes reach it. Those that did not look again, and find out
+        what has ended.
+        """
         self.unreachable.clear()
         self.majority = True
         self._tell_contact()

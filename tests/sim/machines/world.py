@@ -48,7 +48,7 @@ class World:
         self.trace: list[str] = []
         """What happened, in words; equal seeds give equal traces."""
         self.complaints: list[str] = []
-        """What brokers told their operators at ERROR."""
+        """The brokers' reports at ERROR."""
 
     def note(self, sentence: str) -> None:
         """Add a line to the trace."""

@@ -10,7 +10,7 @@ from tests.sim.workloads.client import Client
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
-    """A group's offset for a partition, -1 for none; asked for until it is told, and stable."""
+    """A group's offset for a partition, -1 for none; requested until it is known and stable."""
     request = offsets_request(place.topic, place.partition, group=group, require_stable=True)
 
     async def ask() -> Any:

@@ -30,8 +30,8 @@ class TransactionalCopy(Transactional):
         self.goal = -1
         """The source's end; the copy ends once it has committed it."""
         self.end = -1
-        """Where the copy has ended: at its goal, or behind it where the leader that told the goal
-        had not heard yet of all that is committed.
+        """Where the copy has ended: at its goal, or after it, if the leader that gave the goal did
+        not know yet of all that is committed.
         """
         self._target = target
         self._partitions = partitions

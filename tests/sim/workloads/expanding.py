@@ -254,7 +254,7 @@ class Remover(Resizer):
         while self.producer.count > self.shrinker.left or any(
             index >= self.shrinker.left for index in self.producer.unanswered
         ):
-            # Who asks again for a partition that is gone learns nothing.
+            # A repeated request for a deleted partition learns nothing.
             await asyncio.sleep(LOOK_S)
         while await self._count() != self.shrinker.left:
             for place in places:  # again: what was behind the high watermark is below it now

@@ -61,7 +61,8 @@ class EpochMember(Owner):
             return
         if epoch != self.epoch:
             return  # given up meanwhile
-        # What was refused may have been done: who then does not say everything is not told again.
+        # A refused request may have been done. A member that then does not send everything does not
+        # learn it again.
         self._told = answer.error_code == ErrorCode.NONE
         if self._told:
             self.epoch = answer.member_epoch
@@ -105,7 +106,7 @@ class ConsumerMember(EpochMember):
 
 
 class ClassicMember(Owner):
-    """A member of the classic protocol; it gives up everything at each rebalance, and whoever leads
+    """A member of the classic protocol. It gives up everything at each rebalance, and the leader
     assigns round robin.
     """
 
@@ -195,7 +196,7 @@ class ClassicMember(Owner):
         return [{"member_id": member, "assignment": part(turn)} for turn, member in turns]
 
     def _forget(self, code: int) -> None:
-        """Own nothing, and join again, as whoever it may still be."""
+        """Own nothing, and join again, with the same member id if it still has one."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
         self.give_up()

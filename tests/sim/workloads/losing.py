@@ -45,8 +45,8 @@ class CarelessProducer(Workload):
 
 
 class Processor(Workload):
-    """Processes the records of a partition in order. ``processed`` has those that it was not told
-    lost; reading on never brings one of their offsets again, and in the end they are the log.
+    """Processes the records of a partition in order. ``processed`` has those that were not reported
+    lost. Later reads never return one of their offsets again, and in the end they are the log.
     """
 
     def __init__(self, client: Client, history: History, place: Place) -> None:

@@ -20,7 +20,9 @@ MOST_TRIES = 50
 async def fetch(
     client: Client, place: Place, offset: int, *, isolation: int, wait_ms: int = 200
 ) -> Any:
-    """One fetch of one partition from whoever leads it; the partition's answer. UnansweredError."""
+    """One fetch of one partition from its leader; the partition's response. Raises
+    UnansweredError.
+    """
     leader = await client.leader(*place)
     part = fetch_part(offset, place.partition, 65536)
     request = fetch_request(place.topic, part, max_wait_ms=wait_ms, isolation_level=isolation)
@@ -91,7 +93,7 @@ async def read_partition(
     client: Client, place: Place, *, committed: bool, history: History | None = None
 ) -> list[Row]:
     """Everything that a consumer can read of a partition now. With ``history`` it may be damaged,
-    which is told there.
+    and damage is reported there.
     """
     found: list[Row] = []
     offset = tries = 0

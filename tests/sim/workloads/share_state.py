@@ -1,6 +1,6 @@
-"""Leaders of share-partitions that keep their state with the share coordinator: each takes over
-with a higher leader epoch, reads what the one before it has left, and writes deliveries. What they
-were told is compared with what the next one reads.
+"""Leaders of share-partitions that store their state with the share coordinator: each takes over
+with a higher leader epoch, reads the state of the previous one, and writes deliveries. The
+responses to one leader are compared with what the next one reads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Delivery(NamedTuple):
 
 
 class ShareLedger:
-    """What all leaders of one share-partition have sent and were told."""
+    """What all leaders of one share-partition have sent, and the responses."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -77,7 +77,7 @@ class ShareLedger:
     def kept(
         self, epoch: int, read_epoch: int, offsets: range, delivery: Delivery, start_offset: int
     ) -> None:
-        """A leader was told that its write is kept."""
+        """A leader was told that its write is stored."""
         self._history.counts["share writes"] += 1
         if read_epoch > epoch:
             self._history.break_rule(

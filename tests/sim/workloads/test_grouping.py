@@ -45,9 +45,9 @@ class Coordinator:
 @pytest.mark.parametrize("kind", KINDS, ids=["consumer", "streams"])
 @pytest.mark.parametrize("code", [None, *sorted(WAITS)])
 def test_after_a_failed_heartbeat_a_member_says_everything(code: int | None, kind: Any) -> None:
-    """As Kafka's clients do: the request may have changed its assignment all the same, and who does
-    not say everything is not told that again. Its partitions went to another one after the
-    rebalance timeout then, while it went on owning them.
+    """As Kafka's clients do: the request may have changed its assignment nevertheless, and a member
+    that does not send everything does not learn it again. After the rebalance timeout its
+    partitions went to another member, while it continued to own them.
     """
     member_kind, answer_kind = kind
     good = answer_kind(member_epoch=2)

@@ -1,4 +1,6 @@
-"""Who is a broker, where brokers and clients share a listener and where they do not."""
+"""Which connections count as brokers', if brokers and clients share a listener and if
+they do not.
+"""
 
 from __future__ import annotations
 

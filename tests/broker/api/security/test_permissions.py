@@ -42,7 +42,7 @@ Units = Callable[[int, int], tuple[Unit, Unit]]
 USER = "nobody"
 LITERAL, ALLOW, DENY = 3, 3, 2
 TOKENS = {38, 41}
-"""Who may create and see which delegation tokens is test_delegation_tokens.py's."""
+"""test_delegation_tokens.py tests the rights to create and see delegation tokens."""
 KEYS = sorted(PERMISSIONS.keys() - TOKENS)
 BY_ID = {0: 13, 1: 13, 8: 10, 9: 10}
 """Versions that name topics by ids: that an id is unknown is said, for nobody can guess one."""

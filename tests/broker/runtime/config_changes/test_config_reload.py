@@ -14,7 +14,7 @@ from kstore.broker.runtime.metadata.features import FEATURE_NODE
 
 
 class Parts:
-    """Remember what they are told to read again."""
+    """Remember what must be read again."""
 
     def __init__(self, *, quotas_made: bool) -> None:
         self.read: list[Any] = []

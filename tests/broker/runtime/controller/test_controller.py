@@ -410,7 +410,7 @@ def test_a_broker_that_does_not_answer_holds_nobody_else_up() -> None:
         heard = len(cluster.nodes[1].heard)
         cluster.nodes[1].mute = False
         await reached(lambda: len(cluster.nodes[1].metadata) == 5)
-        assert len(cluster.nodes[1].heard) - heard <= 4  # told together
+        assert len(cluster.nodes[1].heard) - heard <= 4  # in the same requests
 
     run(story)
 

@@ -49,7 +49,7 @@ def test_one_that_is_over_does_not_look_again(caplog: pytest.LogCaptureFixture) 
             controller.brokers_changed.set()
             await turns(10)  # who follows the brokers now waits for the lock, if not before
             controller.deposed("another was elected")
-        await turns(10)  # its step is refused, and whoever waits for it hears of that
+        await turns(10)  # its step is refused, and the waiting caller gets the error
 
     with caplog.at_level(logging.INFO):
         run(story)

@@ -56,7 +56,7 @@ def restarted(cluster: Cluster, node: int, *, lacks: str = "") -> Node:
 
 
 def takes_part(cluster: Cluster, node: int) -> bool:
-    """Whether a broker is told anything, or in an ISR."""
+    """Whether the controller sends a broker anything, or has it in an ISR."""
     partitions = cluster.controller.state.topics["t"].partitions
     in_sync = any(node in each.isr for each in partitions)
     return in_sync or node in cluster.controller.state.brokers or bool(cluster.nodes[node].heard)
@@ -138,7 +138,7 @@ def test_what_an_older_version_reads_of_the_controller_is_no_number_while_a_topi
 
 
 def test_a_broker_of_an_older_version_that_came_just_now_is_found() -> None:
-    """Nobody has told the controller of it yet."""
+    """The controller does not know of it yet."""
 
     async def story(cluster: Cluster) -> None:
         await made(cluster)

@@ -1,5 +1,5 @@
-"""Whose the partitions of a coordinator's topic are: of a broker that is alone all, in a cluster of
-whoever leads them.
+"""Which partitions of its topic a coordinator manages: a single broker all, a broker of a cluster
+those that it leads.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """The store of a cluster, and a broker that the controller has told nothing of it yet."""
+    """The store of a cluster, and a broker that has heard nothing from the controller yet."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -89,7 +89,7 @@ class Cluster:
             if self.silent:
                 return False
             await asyncio.sleep(0)
-        await turns()  # whoever waited goes on later than who comes now
+        await turns()  # earlier waiters continue before new ones
         return True
 
     async def serve(self) -> None:

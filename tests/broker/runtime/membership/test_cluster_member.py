@@ -89,7 +89,7 @@ class Machine:
         self.fenced: list[int] = []
 
     def member(self, node_id: int) -> ClusterMember:
-        """A member that is not started; it is always told enough to be ready."""
+        """A member that is not started. It always knows enough to be ready."""
         given = self.sessions.setdefault(node_id, [])
 
         def session() -> Store:
@@ -126,7 +126,7 @@ class Machine:
         return ControlledShutdownResponse()
 
     def expire(self, node_id: int) -> None:
-        """End a member's session as the store would, which its watches are told of."""
+        """End a member's session as the store would: its watches notice."""
         session: Any = self.sessions[node_id][-1]
         session._tree.expire(session.session_id)
         session._tree.note_lost({session.session_id})

@@ -38,7 +38,7 @@ class Clock:
 
 
 class Place:
-    """Broker 1 of three, whose store is away or in doubt; the others answer as they are told."""
+    """Broker 1 of three, whose store is away or in doubt. The others answer as the test says."""
 
     def __init__(self) -> None:
         self.clock = Clock()

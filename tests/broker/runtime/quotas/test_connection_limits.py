@@ -183,7 +183,9 @@ def test_a_steady_stream_at_the_bound_never_waits():
 
 
 def test_a_listeners_limit_is_changed_at_run_time() -> None:
-    """For this broker, or for all; what can't be read is told once, and the start's limit holds."""
+    """For this broker, or for all. An unreadable limit is reported once, and the limit from the
+    start applies.
+    """
     door = Door({**TWO, "listener.name.other.max.connections": "1"})
     assert [door.come(Client(listener="OTHER")) for _ in range(2)] == ["in", "waits"]
     limit = "listener.name.other.max.connections"

@@ -1,4 +1,6 @@
-"""Quotas act: who is over is told how long to wait, and is not served meanwhile; others are."""
+"""Quotas work: a client over its quota is told how long to wait, and is not served meanwhile.
+Others are.
+"""
 
 from __future__ import annotations
 

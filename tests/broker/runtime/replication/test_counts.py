@@ -24,7 +24,7 @@ from tests.beside.waiting import reached
 
 
 class Scene:
-    """A topic of two partitions that its leaders here were told to have four."""
+    """A topic with two partitions, whose leaders here believe that it has four."""
 
     def __init__(self, *, growing: bool) -> None:
         loop = asyncio.get_running_loop()

@@ -41,7 +41,7 @@ Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
 
 
 class Controller:
-    """Answers proposals as told, in turn; it grants those of which nothing is told."""
+    """Answers proposals in turn as the test says, and grants all others."""
 
     def __init__(self) -> None:
         self.asked: list[AlterPartitionRequest] = []

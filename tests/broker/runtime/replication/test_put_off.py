@@ -47,7 +47,7 @@ class Hanging:
         self._go_on = threading.Event()
 
     async def hang(self) -> None:
-        """From now on the log dir hangs, as the operator is told."""
+        """From now on the log dir hangs, and the operator knows it."""
         self.call = self.broker.node.dirs.run(self.path, "a call that hangs", self._go_on.wait)
         await reached(lambda: self.broker.node.dirs.hangs(self.path))
 

@@ -45,7 +45,7 @@ class Controller:
         await node.start()
         node.table.on_isr_change = lambda partition, isr: self.isr_change(node, partition, isr)
 
-    # ---- what is told to the nodes, soon or late, but to each in order ----
+    # ---- messages to the nodes, sooner or later, in order for each node ----
 
     def tell(self, node_id: int) -> None:
         node, before = self.nodes[node_id], self.told.get(node_id)

@@ -123,7 +123,7 @@ def run_leader(story: Story, folder: Path) -> None:
 
 
 async def blocked(leader: Node, follower: Node) -> None:
-    """Until a follower is told that what comes next is damaged."""
+    """Wait until a follower learns that the next records are damaged."""
     await reached(lambda: any("has damage at offset" in row for row in follower.reports))
 
 
@@ -142,7 +142,7 @@ def test_a_leader_drops_damage_that_is_not_committed_and_that_nobody_else_has(
         assert partition.log.damaged_parts(), "the third may have got it before it was damaged"
         c.follow(1, 0)
         await reached(lambda: not partition.log.damaged_parts())
-        # Who waits for what is gone is told; the partition is led as before.
+        # Waiters for lost records get an error; the partition is still led.
         await reached(lambda: answers and partition.online)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert roles == [(PLACE, False, 0), (PLACE, True, 0)]

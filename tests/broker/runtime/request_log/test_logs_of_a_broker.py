@@ -42,7 +42,7 @@ def test_requests_are_logged_while_kafka_configs_asks_for_them(broker, admin):
     with Producer(bootstrap_servers=broker.bootstrap_servers, client_id="me") as producer:
         producer.send("t", b"1").result()
         producer.send("t", b"2").result()
-        # Its answer comes when both requests before it were told.
+        # Its response comes after both earlier requests were logged.
         configure(admin, **{"request.log.rate": "0"})
         producer.send("t", b"3").result()
     told = [each for each in events(broker) if each["logger"] == "kstore.request"]

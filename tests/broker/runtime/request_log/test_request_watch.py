@@ -1,5 +1,5 @@
-"""Which requests are written to the log, and what stands in their lines; what is asked for can
-change while the broker runs.
+"""Which requests are logged, and the contents of their lines. The selection can change while the
+broker runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Denials in the log of a broker that runs: which of its answers are told of, and which are not
+"""Denials in the log of a running broker: which of its responses are logged, and which are not
 worth it.
 """
 

@@ -103,7 +103,7 @@ def test_a_redirect_is_not_followed(endpoint: Endpoint, signers: list[Signer]) -
 
 
 def test_a_symmetric_key_signs_nothing(tmp_path: Path) -> None:
-    """Who may read the set could sign with it."""
+    """A user who can read the set could sign with it."""
     path = tmp_path / "jwks"
     path.write_text(json.dumps({"keys": [{"kty": "oct", "kid": "k", "k": "c2VjcmV0" * 8}]}))
     tokens, _ = trusted(path.as_uri())

@@ -1,5 +1,5 @@
-"""Listeners with SASL, in a broker of its own: unmodified clients by every mechanism, sessions that
-are renewed, and what becomes of those who do not show who they are.
+"""Listeners with SASL, in a separate broker: unmodified clients with every mechanism, sessions that
+are renewed, and clients that do not authenticate.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> N
 
 
 def counted(broker: Broker) -> dict[str, int]:
-    """Every counter of authentications, with its labels, that is told of."""
+    """Every reported counter of authentications, with its labels."""
     with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     rows = [line.rpartition(" ") for line in lines if "authentication_total{" in line]

@@ -39,7 +39,7 @@ BROKER, LOGGER = 4, 8
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """A broker that is told secrets on its command line."""
+    """A broker with secrets on its command line."""
     found = KstoreBroker(tmp_path_factory.mktemp("secrets"))
     listeners = f"PLAINTEXT://{found.bootstrap},SASL_PLAINTEXT://{found.host}:{free_port()}"
     found.overrides |= SECRETS | {
@@ -149,7 +149,7 @@ def test_the_log_holds_no_secret_even_where_everything_is_logged(
 
 
 def log_in(broker: KstoreBroker, token: str) -> Any:
-    """What a client is told that proves itself so; None where the connection was closed."""
+    """The response to a client that authenticates with this; None: the connection was closed."""
     port = broker.overrides["listeners"].rpartition(":")[2]
     with RawClient(f"{broker.host}:{port}") as client:
         client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)

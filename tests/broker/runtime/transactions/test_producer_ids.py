@@ -1,4 +1,4 @@
-"""Producer ids: never the same one twice, whoever asks, and whenever a broker restarts."""
+"""Producer ids: no id is assigned twice, at any broker and after any restart."""
 
 from __future__ import annotations
 

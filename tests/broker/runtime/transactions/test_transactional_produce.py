@@ -19,7 +19,7 @@ VERSION = 10
 
 
 class Place:
-    """A broker that is alone, and one partition; its coordinator answers as it is told."""
+    """A single broker and one partition. Its coordinator answers as the test says."""
 
     def __init__(self) -> None:
         self.codes: list[int] = []

@@ -361,7 +361,7 @@ TestController.settings = TestEligibleController.settings = settings(
 def _any_replica(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = (), **_: Any
 ) -> PartitionImage | None:
-    """Leads whoever is alive."""
+    """Every partition with a living replica has a leader."""
     if partition.leader in alive and partition.leader not in leaving:
         return None
     able = [each for each in partition.replicas if each in alive]
@@ -408,7 +408,7 @@ def _unclean_stays(before: PartitionImage, isr: Collection[int], rules: Rules) -
 
 
 def _no_end(before: PartitionImage, isr: Collection[int], rules: Rules) -> Any:
-    """Who was eligible once stays so, however many are in sync."""
+    """A replica that was eligible stays eligible, however many are in sync."""
     return tuple(sorted({*before.isr, *before.elr} - {*isr, *rules.unclean}))
 
 

@@ -1,5 +1,5 @@
-"""Positions through heartbeats (KIP-253): who asks is told the larger of the last heartbeat's
-position and the committed offset; everybody is told what is asked for.
+"""Positions through heartbeats (KIP-253): a request for a position gets the larger of the last
+heartbeat's position and the committed offset. All members learn which positions are requested.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ IMPLIES = {
 def slowly(
     acls: Iterable[Acl], who: str, host: str, operation: AclOperation, name: str, *, default: bool
 ) -> bool:
-    """StandardAuthorizer's rules as they are told, rule by rule."""
+    """StandardAuthorizer's rules as its documentation has them, rule by rule."""
     if who == "User:root":
         return True
 

@@ -41,7 +41,7 @@ BATCHES = st.builds(
 
 
 def by_offset(*lists: tuple[StateBatch, ...], start_offset: int) -> dict[int, tuple[int, int]]:
-    """The slow model: each offset with the highest count and state that anybody told."""
+    """The slow model: each offset with the highest reported count and state."""
     found: dict[int, tuple[int, int]] = {}
     for batch in [batch for each in lists for batch in each]:
         for offset in range(batch.first_offset, batch.last_offset + 1):

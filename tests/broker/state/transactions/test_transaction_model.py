@@ -108,8 +108,8 @@ class Coordinator(RuleBasedStateMachine):
         self.held[actor] = self.latest = producer
 
     def fence_all(self, before: Transaction) -> None:
-        """An abort that no producer asked for: whoever ran the transaction must begin anew, or ask
-        for that abort itself.
+        """An abort that no producer requested: the producer must start again, or request that abort
+        itself.
         """
         self.fenced.update(self.held.values())
         self.latest = None
@@ -172,7 +172,7 @@ class Coordinator(RuleBasedStateMachine):
         repeats_abort = version == TV_2 and not committed and decision.transaction is None
         assert producer not in self.fenced or (repeats_abort and producer == self.aborted)
         if decision.transaction is None:
-            number -= 1  # a repetition: it is told how the transaction ended
+            number -= 1  # a repetition: the response says how the transaction ended
         assert self.results[number] == committed
         if version == TV_2:
             assert decision.producer != producer

@@ -1,5 +1,5 @@
-"""The rules of a transactional id one by one: what a claim may do, what a repetition is told, which
-epoch comes next. The table of EndTxn is KIP-890's.
+"""The rules of a transactional id one by one: what a claim may do, the response to a repetition,
+and the next epoch. The table of EndTxn is KIP-890's.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def test_a_delivery_report_says_where_the_message_is(library: Library) -> None:
             topic, value, key="k", partition=1, on_delivery=lambda *told: reports.append(told)
         )
     assert len(producer) == 2
-    assert reports == []  # they are told in flush and poll alone
+    assert reports == []  # only flush and poll report them
     assert producer.flush(PATIENCE_S) == 0
     assert [error for error, _ in reports] == [None, None]
     rows = [(m.topic(), m.partition(), m.offset(), m.key(), m.value()) for _, m in reports]

@@ -117,7 +117,7 @@ def test_against_a_model_of_unclean_elections(
     found = search(position, history, log)
     assert found.is_lost == (common < len(own))
     if found.is_lost:
-        assert found.offset >= common  # never told lost what is there
+        assert found.offset >= common  # existing records are never reported as lost
         assert not found.is_exact or found.offset == common
         assert found.is_exact or begin >= common  # it has read nothing that both have
         event = lost_records(TP, found, history, len(steps))

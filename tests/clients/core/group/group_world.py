@@ -1,8 +1,8 @@
-"""Members of a group against the broker's pure coordinator, without clock, sockets or threads: what
-is on its way waits until the test delivers, answers or loses it.
+"""Members of a group and the broker's pure coordinator, without clock, sockets or threads: a
+request waits until the test delivers, answers or loses it.
 
-After each step it is checked that what a user was told makes sense, that a member that did all
-that is due asks to be woken later, and that no two members rightfully own one partition.
+After each step it is checked that the user got consistent reports, that a member that has done all
+its work asks to be woken later, and that no two members rightfully own one partition.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_POLL_MS = 30_000
 
 
 class User:
-    """A consumer: its member, what it was told, and what is on its way."""
+    """A consumer: its member, the reports to its user, and its requests under way."""
 
     def __init__(
         self, world: World, number: int, strategy: tuple[str, ...], instance_id: str | None
@@ -97,7 +97,7 @@ class User:
         self.take(self.member.polled(self.world.now_ms))
 
     def leave(self) -> None:
-        """Close: the user is told first."""
+        """Close: the user is notified first."""
         self.topics = frozenset()
         self.is_gone = True
         if self.handing_over is not None:

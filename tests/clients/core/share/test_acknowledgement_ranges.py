@@ -21,7 +21,7 @@ TYPES = st.sampled_from([GAP, *AcknowledgeType])
 
 
 def expanded(found: list[AcknowledgementRange]) -> list[tuple[int, int]]:
-    """How a broker reads ranges: one type stands for all offsets of a range."""
+    """How a broker reads ranges: a single type is for all offsets of a range."""
     rows = []
     for each in found:
         count = each.last_offset - each.first_offset + 1

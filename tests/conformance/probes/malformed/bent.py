@@ -41,7 +41,7 @@ _LEFT_OUT = {"timeout_ms": (1, 2), "validate_only": (0,)}
 
 
 class Bend(NamedTuple):
-    """One change of one part: what stands in its place, and what becomes of its children."""
+    """One change of one part: its replacement, and what happens to its children."""
 
     label: str
     data: bytes | None = None  # None: as it is

@@ -1,6 +1,6 @@
-"""Requests whose structure is drawn from a seed: arrays of several elements, some of them twice,
-topics and partitions that are there and that are not, at versions that are drawn, too. Every API
-gets some; what stands in single fields is bent.py's.
+"""Requests with a structure from a seed: arrays of several elements, some of them twice, existing
+and missing topics and partitions, and random versions. Every API gets some. bent.py changes single
+fields.
 """
 
 from __future__ import annotations

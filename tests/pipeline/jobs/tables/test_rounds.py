@@ -83,7 +83,7 @@ def test_following_waits_between_commits_with_one_catalog_and_ends_with_ctrl_c(
     rounds = Rounds(monkeypatch, replace(some, behind=2), some, none, replace(none, lost=4))
     with pytest.raises(KeyboardInterrupt):
         rounds.run(60.0)
-    assert rounds.told == [3, 3, 0]  # nothing new is not told
+    assert rounds.told == [3, 3, 0]  # without news there is no report
     assert rounds.slept == [60.0] * 3  # not while something is left
     assert rounds.catalogs == ["lake"]  # each has connections of its own
 

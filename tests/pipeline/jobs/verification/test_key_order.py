@@ -1,4 +1,4 @@
-"""Order per key of a copy at other offsets: what is matched, and what is told."""
+"""Order per key of a copy at other offsets: what is compared, and what is reported."""
 
 from __future__ import annotations
 

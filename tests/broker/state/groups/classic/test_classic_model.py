@@ -1,8 +1,8 @@
-"""Random histories of a classic group: whatever members do, and whenever the coordinator restarts,
-the rules hold.
+"""Random histories of a classic group: the rules hold whatever members do, and whenever the
+coordinator restarts.
 
-The model is the members' view: what each of them was last told. No answer is predicted; what must
-be true of all of them together is checked after every step.
+The model is the members' view: the last response that each of them got. No response is predicted.
+After every step it is checked what must be true of all of them together.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def crash(self, number: int) -> None:
-        """It forgets everything, and the coordinator is not told."""
+        """A member forgets everything, and the coordinator does not learn it."""
         self.clients[number] = Client(number)
 
     @rule(number=CLIENTS, offset=st.integers(0, 100))

@@ -39,7 +39,9 @@ def stored(group: Any) -> dict[str, Any]:
 
 
 class Client:
-    """What a client knows: its id and epoch, what it owns, what it was told to own."""
+    """A client's knowledge: its id and epoch, the partitions that it owns, and those that it was
+    assigned.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -217,7 +219,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def clients_never_share(self) -> None:
-        """No two clients that are members own a partition, as far as each has been told."""
+        """No two members own the same partition, by what each of them knows."""
         group = self.group() if hasattr(self, "driver") else None
         if group is None:
             return
@@ -225,7 +227,7 @@ class Histories(RuleBasedStateMachine):
         for client in self.clients.values():
             member = group.members.get(client.member_id)
             if member is None or member.epoch != client.epoch:
-                continue  # fenced, or about to be told
+                continue  # fenced, or will learn that it is
             for place in client.owned:
                 assert place not in owners, (place, owners[place], client.member_id)
                 owners[place] = client.member_id

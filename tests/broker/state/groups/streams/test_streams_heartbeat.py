@@ -102,7 +102,7 @@ def test_a_task_moves_in_three_steps(driver: GroupDriver) -> None:
     two.join()
     assert two.active == set()
     assert group_of(driver).members["two"].state == MemberState.UNRELEASED_TASKS
-    one.beat(tell=False)  # is told to give two up
+    one.beat(tell=False)  # it must give up two
     assert (one.epoch, len(one.active)) == (epoch, 2)
     topic_id = driver.image.topics["lines"].topic_id
     owned = {

@@ -222,7 +222,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     # ---- in the end ----
 
     def teardown(self) -> None:
-        """Whoever is left converges, and every task is worked on once."""
+        """The remaining members converge, and every task is assigned once."""
         for _ in range(20):
             self.driver.advance(600)
             self.observe()
