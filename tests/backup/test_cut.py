@@ -1,4 +1,4 @@
-"""Where the logs of a backup are cut, so that they agree about transactions and commits."""
+"""Where the logs of a backup are cut, so that their transactions and commits agree."""
 
 from __future__ import annotations
 

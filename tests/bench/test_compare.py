@@ -1,5 +1,5 @@
-"""bench/compare: what its command line selects, how a row is made of two sides, and a short run of
-many rows against kstore alone.
+"""bench/compare: what its command line selects, how a row is made from two sides, and a short run
+of many rows with kstore only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""bench/compare/isolation: what the probe counts, what is said of a case, what the disk's helper
-leaves behind, and each neighbour once, tiny, beside kstore alone.
+"""bench/compare/isolation: the probe's counts, the text about a case, the cleanup of the disk's
+helper, and each neighbour once, small, with kstore only.
 """
 
 from __future__ import annotations

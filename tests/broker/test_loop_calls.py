@@ -1,5 +1,5 @@
-"""What the event loop's thread asks of file systems, in brokers that are really used: nothing that
-may wait for a disk. A library that the processes load tells every call (disk_calls.c).
+"""The file system calls of the event loop's thread, in brokers under real use: none may wait for a
+disk. A library that the processes load records every call (disk_calls.c).
 
 All else is a finding. What is allowed stands in ALLOWED, each with its reason.
 """

@@ -1,5 +1,5 @@
-"""What a broker does not load when it starts: each module here costs memory that most brokers never
-use, and a part of the start.
+"""Modules that a broker does not load when it starts: each of them costs memory that most brokers
+never use, and time.
 """
 
 from __future__ import annotations

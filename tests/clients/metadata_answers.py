@@ -1,4 +1,4 @@
-"""What scripted brokers answer to Metadata: about partitions of topic t."""
+"""Metadata responses of scripted brokers, about partitions of topic t."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What clients ask for by a topic's name says which life of the topic they mean (KIP-232), and a
-topic that was made anew meanwhile is found, or left alone.
+"""Requests of clients that name a topic say which topic of that name they mean (KIP-232). A topic
+that was created again meanwhile is found, or not touched.
 """
 
 from __future__ import annotations

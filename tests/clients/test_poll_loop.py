@@ -1,4 +1,4 @@
-"""What poll() does, on Consumer and on AIOConsumer: each rule holds for both."""
+"""The rules of poll(), for both Consumer and AIOConsumer."""
 
 from __future__ import annotations
 

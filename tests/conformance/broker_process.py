@@ -1,6 +1,6 @@
-"""What the brokers of the tests have in common as processes: a port of their own, start, stop,
-kill, restart on the same data and port, and an end that is certain. Which program runs, and with
-what settings, its subclasses say (kafka_broker.py, kstore_broker.py).
+"""What the brokers of the tests have in common as processes: their own port, start, stop, kill,
+restart on the same data and port, and a certain end. The subclasses say which program runs, and
+with what settings (kafka_broker.py, kstore_broker.py).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Fetches Apache Kafka's own jars from Maven: the peer that conformance tests and benchmarks run
-beside kstore.
+"""Fetches Apache Kafka's own jars from Maven, for the Kafka that conformance tests and benchmarks
+compare kstore with.
 
 `python tests/conformance/kafka_jars.py` fetches them and prints the folder. The folder is
 $KSTORE_KAFKA_JARS, or ~/.cache/kstore/kafka-<version>. Fetching twice costs nothing, and two test

@@ -1,4 +1,5 @@
-"""Asks a kstore broker and a real Kafka the same requests and compares the answers structurally.
+"""Sends the same requests to a kstore broker and a real Kafka, and compares the structure of the
+responses.
 
 `python -m tests.conformance.probe` starts both and prints each difference: between the API tables,
 between the answers to stories (probes/story.py), to requests and frames that a machine made wrong

@@ -1,5 +1,5 @@
 """What brokers with SASL have in common in tests: Kafka's settings for a listener with every
-mechanism, and the users. The same text serves Kafka and kstore.
+mechanism, and the users. Kafka and kstore use the same text.
 """
 
 from __future__ import annotations

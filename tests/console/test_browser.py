@@ -1,5 +1,5 @@
 """The console in a real Chromium: live parts, keys, the theme, a phone, and the pictures of
-docs/operation/console.md, which KSTORE_SCREENSHOTS=yes makes anew.
+docs/operation/console.md, which KSTORE_SCREENSHOTS=yes takes again.
 """
 
 from __future__ import annotations

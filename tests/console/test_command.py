@@ -1,4 +1,4 @@
-"""`kstore console`: a console without a broker beside it."""
+"""`kstore console`: a console that no broker serves."""
 
 from __future__ import annotations
 

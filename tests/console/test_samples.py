@@ -1,4 +1,4 @@
-"""What the console makes of two samples of a cluster, of sizes and moments, and of plots."""
+"""The console's view of two samples of a cluster, of sizes and times, and of plots."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A slow codec of messages by the layouts on docs/protocol-bytes.md. It takes nothing from kstore:
-for what it reads and writes, the page's text alone is enough.
+"""A slow codec of messages from the layouts on docs/protocol-bytes.md. It uses nothing of kstore:
+for what it reads and writes, the page's text is enough.
 """
 
 from __future__ import annotations

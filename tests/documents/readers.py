@@ -1,5 +1,5 @@
-"""What is in a topic, by an unmodified client (librdkafka): so that what kstore wrote is not judged
-by kstore's own reader.
+"""Reads a topic with an unmodified client (librdkafka), so that kstore's own reader does not judge
+what kstore wrote.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""KIP-232 on three real brokers, one of which is cut off from the controller: nobody takes its old
-view of the cluster for a new one, and an offset of a deleted topic is never taken for one of the
-topic that has its name now. Each time the failure comes back when kstore.kip232.enable is false.
+"""KIP-232 on three real brokers, one of which is cut off from the controller: no client takes its
+old view of the cluster for a new one, and an offset of a deleted topic is never used in another
+topic of the same name. Each time, the failure comes back when kstore.kip232.enable is false.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How the modules of a wheel are found in its one shared library. That a wheel's library has all of
-them is tested in tests/packaging.
+"""How the modules of a wheel are found in its one shared library. tests/packaging checks that a
+wheel's library has all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A network of its own for a test: each host in a network namespace with an address, all on one
+"""A separate network for a test: each host has a network namespace with an address, all on one
 bridge, and cables that can be cut, in both directions or one. It needs root and iproute2.
 """
 

@@ -1,5 +1,5 @@
-"""Three real brokers, one of them on a small disk that becomes full: the others go on, nothing
-acknowledged is lost, and it catches up once there is room.
+"""Three real brokers, one of them on a small disk that becomes full: the others continue, no
+acknowledged record is lost, and it catches up when there is space again.
 """
 
 from __future__ import annotations

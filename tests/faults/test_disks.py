@@ -1,4 +1,4 @@
-"""The disks with faults themselves: what is struck waits or fails, all else goes on."""
+"""The disks with faults themselves: calls with a fault wait or fail, and all others continue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Three real brokers on a network of their own, whose cables are cut between brokers while
-unmodified clients produce and read: nothing acknowledged is lost, and all goes on once it is
+"""Three real brokers on a separate network, whose cables are cut between brokers while unmodified
+clients produce and read: no acknowledged record is lost, and everything continues when it is
 healed.
 """
 

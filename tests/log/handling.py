@@ -1,4 +1,4 @@
-"""How tests open logs, look into them, and handle their files behind the logs' backs."""
+"""How tests open logs, look into them, and change their files without the logs' knowledge."""
 
 from __future__ import annotations
 

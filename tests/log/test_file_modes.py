@@ -1,5 +1,5 @@
-"""Whose a log dir's files are: the lock, the index and their neighbours are their owner's alone,
-and no symbolic link is followed to somebody else's file.
+"""The owner of a log dir's files: only the owner can read the lock, the index and the other files,
+and symbolic links to other users' files are not followed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The log as its users see it: append, read, roll, retention, truncation, errors, flush policies,
-readers in other processes. Crashes, faults and random histories have files of their own.
+readers in other processes. Other files test crashes, faults and random histories.
 """
 
 from __future__ import annotations

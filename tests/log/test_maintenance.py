@@ -1,4 +1,4 @@
-"""What a log directory does beside its logs: which of them it saves, and in which order."""
+"""The maintenance of a log dir: which of its logs it saves, and in which order."""
 
 from __future__ import annotations
 

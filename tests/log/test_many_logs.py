@@ -1,4 +1,4 @@
-"""What is done to many logs of a log dir at once: one transaction of the index, not one each; and
+"""Work on many logs of a log dir at once takes one transaction of the index, not one per log; and
 large files are freed in steps.
 """
 

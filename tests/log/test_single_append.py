@@ -1,4 +1,6 @@
-"""What one append of one record costs its caller, counted in Python frames, and who may be one."""
+"""What the append of one record costs its caller, counted in Python frames, and which class can do
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much may be unwritten, from what the machine and its control groups say."""
+"""How much data may be unwritten, by the limits of the machine and its control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no name where a name is meant is refused in a sentence, before anything is opened."""
+"""Values that are no names are refused with a sentence, before anything is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER's tokens come from, and when they are got anew."""
+"""The sources of OAUTHBEARER's tokens, and when new ones are fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that goes on with a new session: who holds it need not know."""
+"""A store that continues with a new session, without its owner's knowledge."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What several processes of one machine have of a shared LMDB store: each other's changes, and the
-end of sessions whose process was killed or stands still. Real processes, real signals.
+"""A shared LMDB store of several processes of one machine: each sees the others' changes, and the
+sessions of killed or stopped processes end. Real processes, real signals.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the ZooKeeper store adds to the contract: servers that go away and come back, a leader that
-is killed, a session that the ensemble ended, and nobody there at all. Real servers.
+"""What the ZooKeeper store adds to the contract: servers that disappear and come back, a killed
+leader, a session that the ensemble ended, and no server at all. Real servers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A topic shrinks on a broker that is alone (KIP-253), through a socket, and whatever kills the
-broker in between.
+"""A topic shrinks on a single broker (KIP-253), through a socket, although the broker is killed
+meanwhile.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is set acts: topic configs, the broker's defaults and settings at run time, over a socket
-and across a crash.
+"""Configs take effect: topic configs, the broker's defaults and settings at run time, through a
+socket and after a crash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker of a cluster answers about partitions that others lead, brokers that are gone, and
+"""The responses of a broker in a cluster about partitions that others lead, about dead brokers, and
 without a controller.
 """
 

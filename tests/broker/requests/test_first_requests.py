@@ -1,4 +1,4 @@
-"""The first request of each API: the modules that answer it are loaded beside the loop."""
+"""The first request of each API: a thread loads the modules that answer it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What scripts and clients hold a broker to beside the codes: words of errors that scripts look for
-begin as Kafka's do; whom Metadata calls the controller; a topic that a Metadata request creates.
+"""What scripts and clients expect besides error codes: error messages begin with Kafka's words,
+Metadata names a controller, and a Metadata request creates a topic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Garbage is collected in small steps, however much there is beside it, and none stays."""
+"""Garbage is collected in small steps, however many other objects there are, and all of it is
+collected.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How many lines of the log others can cause: a few of a group, some of all, and the number of
-those that were left out.
+"""How many log lines others can cause: a few for each group, some for all, and the number of
+omitted lines.
 """
 
 from __future__ import annotations

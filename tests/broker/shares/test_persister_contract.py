@@ -1,5 +1,5 @@
-"""What every Persister does: the one in memory, and the one that asks a coordinator on another
-broker, which is a real one.
+"""The contract of every Persister: the one in memory, and the one that uses a real coordinator on
+another broker.
 """
 
 from __future__ import annotations

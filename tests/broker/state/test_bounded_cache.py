@@ -1,4 +1,6 @@
-"""What clients' keys are remembered in: never more bytes than allowed, the silent go first."""
+"""The cache for clients' keys: never more bytes than allowed, and the least recently
+used go first.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Decisions read what they are given: no parameter and no field in broker/state is a function,
-which could look at what somebody else changes while they decide.
+"""Decisions use only values: no parameter and no field in broker/state is a function, which could
+read something that changes during the decision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What commands show to a user who has some of the rights that they need."""
+"""The output of commands for a user with only some of the required rights."""
 
 from __future__ import annotations
 

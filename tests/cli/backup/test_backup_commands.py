@@ -1,4 +1,4 @@
-"""`kstore backup` beside real brokers: a cluster under load, a broker that is alone, kill -9."""
+"""`kstore backup` with real brokers: a cluster under load, a single broker, kill -9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kstore top` beside a real broker: in a pipe, as JSON, and at a terminal through a pty."""
+"""`kstore top` with a real broker: in a pipe, as JSON, and on a terminal through a pty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What `kstore upgrade check` finds in a cluster that this version can't take over yet."""
+"""The problems that `kstore upgrade check` finds in a cluster that this version can't take over
+yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses between tries, and the age at which metadata is fetched anew."""
+"""Pauses between tries, and the age at which metadata is fetched again."""
 
 from __future__ import annotations
 

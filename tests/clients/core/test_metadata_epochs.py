@@ -1,5 +1,6 @@
-"""KIP-232: what a client knows never gets older, whichever broker answers; what is new is always
-taken. A cluster's history is made up, and lagging brokers answer with its states.
+"""KIP-232: a client's metadata never gets older, whichever broker answers, and newer metadata is
+always accepted. The test invents a cluster's history, and lagging brokers answer with earlier
+states.
 """
 
 from __future__ import annotations

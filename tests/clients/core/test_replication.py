@@ -1,5 +1,5 @@
-"""What a replicator sends: pieces out of fetched batches, and one partition's copy against a model
-of a target whose leaders change and whose answers get lost.
+"""The requests of a replicator: pieces of fetched batches, and one partition's copy compared with a
+model of a target whose leaders change and whose responses get lost.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Groups on a cluster of three brokers: their coordinator is killed, or stands still, and another
-broker goes on. Nobody loses a partition, and commits get through.
+"""Groups on a cluster of three brokers: the coordinator is killed or stopped, and another broker
+takes over. No member loses a partition, and commits succeed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Sessions that are renewed while requests go on (KIP-368), on a broker that the test holds up:
-what is sent meanwhile waits for the end of the renewal, whatever that is. And who is refused.
+"""Sessions that are renewed during requests (KIP-368), on a broker that the test delays: requests
+wait for the end of the renewal, whatever they are. And clients that are refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The clients' connections to several brokers, of which some are gone or lag behind: another broker
-is asked, and what is known never gets older.
+"""The clients' connections to several brokers, some of them dead or outdated: the client asks
+another broker, and its metadata never gets older.
 """
 
 from __future__ import annotations

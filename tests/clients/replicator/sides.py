@@ -1,4 +1,4 @@
-"""Two sides of a replication: a broker and what is asked of it, and a replicator that goes on."""
+"""Two sides of a replication: a broker and the requests to it, and a replicator that continues."""
 
 from __future__ import annotations
 

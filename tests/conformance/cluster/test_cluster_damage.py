@@ -1,5 +1,5 @@
-"""Three real brokers, one of which comes back with damaged or cut files: damage is written again
-from another replica, a lost tail is fetched again, and nobody reads a wrong record.
+"""Three real brokers, one of which comes back with damaged or truncated files: damage is repaired
+from another replica, a lost end is fetched again, and no reader gets a wrong record.
 """
 
 from __future__ import annotations

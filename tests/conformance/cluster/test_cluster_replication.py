@@ -1,5 +1,5 @@
-"""Three real brokers, each in a rack of its own: the in-sync replicas as brokers stand still and
-come back, what acks=all asks of them, and who is sent to another broker.
+"""Three real brokers, each in its own rack: the in-sync replicas while brokers are stopped and come
+back, what acks=all requires of them, and which consumers are sent to another broker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What groups leave in __consumer_offsets: Kafka's tool reads ours, and ours reads Kafka's."""
+"""The records of groups in __consumer_offsets: Kafka's tool reads kstore's, and kstore's reads
+Kafka's.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The state of share-partitions, beside a running Kafka: the same random requests get the same
-answers, and leave the same records, byte for byte.
+"""The state of share-partitions, compared with a running Kafka: the same random requests get the
+same responses, and leave the same records, byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kafka's own share consumer and kafka-console-share-consumer, unmodified, against the broker: what
-was acknowledged is not delivered again, what was released, renewed or held for too long is; and the
-producer's user learns which records of a batch were refused. java/ShareConsumers.java does the
-talking, in one JVM; what it must have seen is said here.
+"""Kafka's own share consumer and kafka-console-share-consumer, unmodified, with the broker.
+Acknowledged records are not delivered again; released, renewed and timed-out ones are. The
+producer's user learns which records of a batch were refused. java/ShareConsumers.java talks to the
+broker, in one JVM; this file checks what it saw.
 """
 
 from __future__ import annotations

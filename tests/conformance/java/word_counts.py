@@ -1,5 +1,5 @@
-"""Runs java/WordCounts.java, a Kafka Streams application, as processes of its own, and says what it
-has to write. Nothing here knows a broker.
+"""Runs java/WordCounts.java, a Kafka Streams application, in separate processes, and computes its
+expected output. It knows no broker.
 """
 
 from __future__ import annotations

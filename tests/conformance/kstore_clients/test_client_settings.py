@@ -1,5 +1,5 @@
-"""The clients' settings beside those of Kafka's own clients: every name of Kafka's is there, does
-nothing for a reason that is given, or is refused with one; types and defaults are Kafka's.
+"""The clients' settings compared with those of Kafka's own clients: every setting of Kafka's
+exists, has no effect for a given reason, or is refused with one. Types and defaults are Kafka's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Unmodified clients, librdkafka's and Java's, on an exact copy: consumers of committed records see
-what they see at the source, and after the switch transactional producers go on.
+the same as at the source, and after the switch transactional producers continue.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """`kstore replicate` from a real Kafka: compacted and transactional topics keep their offsets, and
-a consumer group goes on at the right record.
+a consumer group continues at the right record.
 """
 
 from __future__ import annotations

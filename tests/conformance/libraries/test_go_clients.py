@@ -1,5 +1,5 @@
 """Go's Kafka clients, unmodified: franz-go with its admin client, its transactions and its share
-consumer, sarama, kafka-go. The program in go/ talks; what it must have seen is said here.
+consumer, sarama, kafka-go. The program in go/ talks to the broker; this file checks what it saw.
 """
 
 from __future__ import annotations

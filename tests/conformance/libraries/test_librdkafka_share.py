@@ -1,5 +1,5 @@
 """librdkafka's share consumer (confluent-kafka 2.16), unmodified: it acknowledges by itself and
-record by record, and what a member that has gone had is the next one's.
+record by record, and the next member gets the records of a member that has left.
 """
 
 from __future__ import annotations

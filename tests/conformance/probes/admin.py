@@ -1,4 +1,4 @@
-"""Probes of the admin APIs beside topics and configs: log dirs, elections, reassignments, ACLs,
+"""Probes of the admin APIs other than topics and configs: log dirs, elections, reassignments, ACLs,
 SCRAM, quorum, features, SASL on a plaintext listener.
 """
 

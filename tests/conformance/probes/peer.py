@@ -1,5 +1,5 @@
-"""One of the two brokers that probes ask: a connection of its own, raw frames and messages, and the
-few questions that a story needs about the broker's state.
+"""One of the two brokers that probes ask: a separate connection, raw frames and messages, and the
+few questions about the broker's state that a story needs.
 """
 
 from __future__ import annotations

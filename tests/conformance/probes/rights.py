@@ -1,5 +1,5 @@
-"""What each of many users, who have one right each, is answered by each API: about things that are
-there, and about things that are not. Two brokers' answers are compared elsewhere.
+"""The responses of each API to many users, each with one right: about existing and missing
+resources. The responses of two brokers are compared elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Probes of transactions: the coordinator's APIs in and out of order, transactional writes with and
-without it, offsets inside transactions, and what readers see. Kafka writes the markers behind its
-answer to EndTxn, so a story waits until a transaction is complete before it goes on.
+without it, offsets in transactions, and what readers see. Kafka writes the markers after its
+response to EndTxn, so a story waits until a transaction is complete.
 """
 
 from __future__ import annotations

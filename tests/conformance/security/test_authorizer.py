@@ -1,5 +1,5 @@
-"""The authorizer beside Kafka's own StandardAuthorizer: random rules, random questions, equal
-answers; and the operations that each type of resource has.
+"""The authorizer compared with Kafka's own StandardAuthorizer: random rules and questions, equal
+answers; and the operations of each resource type.
 """
 
 from __future__ import annotations

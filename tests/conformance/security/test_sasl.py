@@ -1,5 +1,5 @@
-"""SASL beside a real Kafka 4.3.1: what clients see on the wire in and out of turn, and Java's own
-clients by every mechanism, also against TLS with certificates.
+"""SASL compared with a real Kafka 4.3.1: what clients see on the wire in and out of turn, and
+Java's own clients with every mechanism, also against TLS with certificates.
 """
 
 from __future__ import annotations

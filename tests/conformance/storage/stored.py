@@ -1,4 +1,4 @@
-"""What lies in a broker's segment files, by an independent walk over batch headers."""
+"""The contents of a broker's segment files, by an independent walk over batch headers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A fetch of what is not in the page cache waits for a thread that reads it in; others go on. On
-real files, whose pages the test has dropped.
+"""A fetch of data that is not in the page cache waits for a thread that loads it; others continue.
+On real files, whose pages the test has dropped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A fetch that needs a file to be opened, an index to be read or damage to be looked at has that
-done by a thread, and waits parked; others go on. The threads are the test's own.
+"""A fetch that must open a file, read an index or examine damage has a thread do that, and is
+parked meanwhile; others continue. The threads belong to the test.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Fetch over a damaged segment: what lies before and behind is served, the damaged part is an error
-of its own.
+"""Fetch from a damaged segment: records before and after the damage are served, and the damaged
+part has its own error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Fetches that no client sends, or that name what is not there beside what is: answered as Kafka
-4.3.1 answers them.
+"""Fetches that no client sends, or that also name something that does not exist: the responses are
+those of Kafka 4.3.1.
 """
 
 from __future__ import annotations

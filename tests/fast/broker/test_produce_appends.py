@@ -1,5 +1,5 @@
-"""Produced batches that may have to wait for the disk are appended by threads: once, in order, and
-nobody else waits for them.
+"""Threads append produced batches that may have to wait for the disk: once, in order, and no other
+request waits for them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a refused batch is answered with: which error where several things are wrong, which records
-are to blame (KIP-467), and who may write to internal topics. Kafka 4.3.1's answers are the
-specification; tests/conformance/probes/malformed/structures.py asks both brokers.
+"""The response to a refused batch: which error if several things are wrong, which records are to
+blame (KIP-467), and who may write to internal topics. Kafka 4.3.1's responses are the
+specification; tests/conformance/probes/malformed/structures.py sends the same to both brokers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Produced batches that hold much are looked into by a thread before the request is handled, in its
-connection's order; the loop decompresses only so much in a turn.
+"""Threads check produced batches with much data before the request is handled, in its connection's
+order; the loop decompresses only a limited amount in a turn.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The probe of a disk, in processes of their own whose disk a library holds still: it asks while
-somebody writes, says how long an answer is owed, and leaves nothing behind.
+"""The probe of a disk, in separate processes whose disk a library blocks: it checks while data is
+written, reports how long a check has taken, and leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Early write-back on real files: what is noted is written, counted and, over the budget, waited
-for; a file that is gone is let go.
+"""Early write-back on real files: noted ranges are written and counted, writers wait for them when
+the budget is exceeded, and a removed file is dropped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a full socket has left of a slice is sent later, when that may have been dropped: a
-thread reads it in, and the loop waits for no disk. On real sockets and files.
+"""The rest of a slice that a full socket did not accept is sent later, when it may have left the
+page cache: a thread loads it, and the loop waits for no disk. On real sockets and files.
 """
 
 from __future__ import annotations

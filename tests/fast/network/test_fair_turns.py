@@ -1,5 +1,5 @@
-"""What one connection takes of a turn of the loop, counted in bytes and turns on real sockets: its
-share, and no more, whatever else it has to send or to get; the others have theirs in between.
+"""One connection's share of a turn of the loop, counted in bytes and turns on real sockets: it gets
+no more, however much it sends or receives, and the others have their turns in between.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Small Produce requests that came together: one write has their batches, and each is answered
-as if it had come alone, in every mix with others, and when the write fails.
+"""Small Produce requests that arrived together: one write has their batches, and each gets the same
+response as alone, in every mix with others, and when the write fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches in another compression hold the same records; unsound ones are left alone."""
+"""Recompressed batches have the same records; invalid ones do not change."""
 
 from __future__ import annotations
 

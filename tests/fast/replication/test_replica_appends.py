@@ -1,6 +1,4 @@
-"""What a follower copies may be appended by threads: the partition is asked for again when it is in
-its log.
-"""
+"""Threads may append a follower's copied data: the partition is fetched again after the append."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is in flight of a share-partition: compared with a model that has an entry per offset."""
+"""The records in flight of a share-partition, compared with a model that has an entry
+per offset.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""With flush="always" nobody sees a record before it is on the disk: after a power cut its offset
-may be another record's, and who has read or committed past it would skip that.
+"""With flush="always" no reader sees a record before it is on disk: after a power cut its offset
+may belong to another record, and a reader that has read or committed past it would skip that one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the parts of a log share, without the facade: segments are begun, changes are noted once
-for all of them, and a log that may not be written to says why.
+"""What the parts of a log share, without the facade: segments begin, changes are noted once for all
+parts, and a log that must not be written to says why.
 """
 
 from __future__ import annotations

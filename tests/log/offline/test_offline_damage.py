@@ -1,5 +1,5 @@
-"""Damage seen offline: ``verify``, ``verify --repair --dry-run`` and ``dump`` name the same bytes
-and the same offsets, and ``dump`` goes on behind them.
+"""Damage found offline: ``verify``, ``verify --repair --dry-run`` and ``dump`` name the same bytes
+and the same offsets, and ``dump`` continues after them.
 """
 
 from __future__ import annotations

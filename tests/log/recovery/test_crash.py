@@ -1,4 +1,4 @@
-"""kill -9 at random moments, hundreds of times: what was acknowledged is there, in order, once.
+"""kill -9 at random moments, hundreds of times: acknowledged records are there, in order, once.
 
 Each scenario keeps its directory over all its kills, so that crashes fall on crashes. The parent
 opens the log after each kill (which recovers it), compares, and closes it; the next child goes on

@@ -1,5 +1,5 @@
-"""Where every append is synced, segment files run ahead of their data with zeros: nobody who reads
-such a file, or opens it after a crash, may take them for data or for damage.
+"""If every append is synced, segment files have zeros after their data: no reader, and no recovery
+after a crash, may treat them as data or as damage.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a log lost from a sealed segment, or with the whole of one, put back from the batches that
-another replica has.
+"""Restores what a log lost from a sealed segment, or a whole lost segment, with the batches of
+another replica.
 """
 
 from __future__ import annotations

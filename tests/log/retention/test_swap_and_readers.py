@@ -1,5 +1,5 @@
-"""A process that reads a log beside the writer, whose compaction replaces segments that it has not
-opened yet: it gets the records that are left, and no damage.
+"""A process reads a log while the writer's compaction replaces segments that it has not opened yet:
+it gets the remaining records, and no damage.
 """
 
 from __future__ import annotations

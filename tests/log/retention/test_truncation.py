@@ -1,4 +1,4 @@
-"""Truncation beside readers, who take no lock, and on a disk that fails."""
+"""Truncation during reads, which take no lock, and on a failing disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Three openings of one log, each through descriptors of its own as processes have them, do what
-they may in any order; a dict says what each of them must see.
+"""Three openings of one log, each with its own descriptors as in processes, work in any order; a
+dict says what each of them must see.
 """
 
 from __future__ import annotations

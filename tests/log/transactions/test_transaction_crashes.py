@@ -1,6 +1,6 @@
-"""kill -9 at random moments of processes that append to three logs at once, and to single ones
-beside that: each transaction is there wholly or not at all, and wholly where it was acknowledged.
-KSTORE_KILLS says how many kills (default 200).
+"""kill -9 at random moments of processes that append to three logs at once, and to single ones:
+each transaction is in all of its logs or in none, and in all if it was acknowledged. KSTORE_KILLS
+is the number of kills (default 200).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a leader epoch ended, while records of that epoch wait for the disk."""
+"""The end of a leader epoch, while records of that epoch wait for the disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests as wide as they can be, made from their schema alone: one of their arrays is filled with
-as many small elements as a number of bytes has room for.
+"""The widest possible requests, made from their schemas: one array is filled with as many small
+elements as fit into a number of bytes.
 """
 
 from __future__ import annotations

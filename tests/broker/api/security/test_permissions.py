@@ -1,5 +1,5 @@
-"""Every API requires what the table says: who lacks a right is refused with its error, changes
-nothing and learns nothing, and who has exactly the rights of the row is not refused.
+"""Every API requires the rights in the table. A user without a right gets its error, changes
+nothing and learns nothing. A user with exactly the rights of the row is not refused.
 
 How refusals look beside Kafka's is tests/conformance/security/test_rights.py's.
 """

@@ -1,4 +1,4 @@
-"""What was set on another broker is read again where it lies, and nothing else is."""
+"""Configs that another broker changed are read again, and nothing else is."""
 
 from __future__ import annotations
 

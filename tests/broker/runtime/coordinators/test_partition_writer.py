@@ -1,5 +1,5 @@
-"""Records of coordinators that may have to wait for the disk are left to threads: the answer waits,
-the decision does not; what can't be written is known of to who asked.
+"""Threads append coordinators' records that may have to wait for the disk: the response waits, the
+decision does not. If the append fails, the client gets an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a member of a group asks a coordinator."""
+"""The requests of a group member to a coordinator."""
 
 from __future__ import annotations
 

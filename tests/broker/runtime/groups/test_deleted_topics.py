@@ -1,4 +1,4 @@
-"""What becomes of groups' offsets when a broker that is alone deletes a topic."""
+"""What happens to groups' offsets when a single broker deletes a topic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How the coordinator finds out what has to be read before a new partition: from the store, from
-its own logs, and from the leaders that it can reach.
+"""How the coordinator finds out what must be read before a new partition: from the store, from its
+own logs, and from the leaders that it can reach.
 """
 
 from __future__ import annotations

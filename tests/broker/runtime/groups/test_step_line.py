@@ -1,4 +1,4 @@
-"""Steps on a shard of groups: short ones at once, long ones in slices, none beside another."""
+"""Steps on a shard of groups: short ones at once, long ones in slices, and one at a time."""
 
 from __future__ import annotations
 

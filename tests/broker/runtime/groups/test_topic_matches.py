@@ -1,4 +1,6 @@
-"""What expressions match: in slices, once for one set of topics, and in limited memory."""
+"""The topics that expressions match: in slices, once for each set of topics, and in
+limited memory.
+"""
 
 from __future__ import annotations
 

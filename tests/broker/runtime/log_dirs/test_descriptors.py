@@ -1,4 +1,6 @@
-"""A broker that may open few files: it says so, refuses what it can't do, and goes on."""
+"""A broker that may open only few files: it reports that, refuses what it can't do,
+and continues.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that is alone, and one of a cluster: the two forms of one root."""
+"""A single broker, and one of a cluster: the two forms of one root."""
 
 from __future__ import annotations
 

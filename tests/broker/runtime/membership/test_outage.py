@@ -1,5 +1,5 @@
-"""What a broker does while it can't reach the store: whom it asks, what it concludes, what it
-promises others. Time is the test's.
+"""What a broker does while it can't reach the store: which brokers it asks, what it concludes, and
+what it promises to others. The test controls the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Limits on connections: who waits, who is refused, and who goes on when there is room again."""
+"""Limits on connections: which connections wait, which are refused, and which continue when there
+is room again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A leader that was in sync alone and lost the end of its log while it was down: its followers keep
-what they have of it, and it takes that from them.
+"""A leader that was the only in-sync replica and lost the end of its log while it was down: its
+followers keep what they have of it, and it copies that from them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""broker/runtime/replication/segment_repairs.py: a leader with damage in what nobody has committed,
-and real followers behind real sockets. Damage that another replica has is in conformance's tests.
+"""broker/runtime/replication/segment_repairs.py: a leader with damage in uncommitted records, and
+real followers with real sockets. The tests in tests/conformance repair damage from other replicas.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Delegation tokens at a broker that is alone and at brokers of a cluster: who may log in with one,
-until when, and what is kept. Beside Kafka: tests/conformance/security/test_delegation_tokens.py.
+"""Delegation tokens on a single broker and in a cluster: who can log in with one, until when, and
+what is stored. tests/conformance/security/test_delegation_tokens.py compares them with Kafka's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What is secret in a broker's settings, and what clients prove themselves with, is seen nowhere:
-not in the log, not in what the broker tells of its settings, not in the list of processes.
+"""Secret settings and clients' credentials appear nowhere: not in the log, not in the broker's
+settings as clients see them, and not in the list of processes.
 """
 
 from __future__ import annotations

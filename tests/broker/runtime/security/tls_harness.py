@@ -1,5 +1,5 @@
-"""What tests of listeners with TLS share: an authority with certificates in files, and a client
-that writes and one that reads by any settings.
+"""What tests of listeners with TLS share: an authority with certificates in files, a client that
+writes, and one that reads, with any settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What clients have pushed is kept within a limit of bytes, under the labels of who pushed it."""
+"""Metrics that clients have pushed are kept within a limit of bytes, under the labels of their
+client.
+"""
 
 from __future__ import annotations
 

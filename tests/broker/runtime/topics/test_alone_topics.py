@@ -1,4 +1,4 @@
-"""A contraction on a broker that is alone comes to its end, whatever fails on the way."""
+"""A contraction on a single broker is finished, although steps fail meanwhile."""
 
 from __future__ import annotations
 

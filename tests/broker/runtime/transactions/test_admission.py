@@ -1,6 +1,4 @@
-"""What a broker that is alone answers to writers of a transaction, of which it is the
-coordinator.
-"""
+"""The responses of a single broker, which is the coordinator, to writers of a transaction."""
 
 from __future__ import annotations
 

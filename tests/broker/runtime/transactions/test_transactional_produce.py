@@ -1,5 +1,5 @@
-"""What is appended of a producer's batches that were on their way together when its coordinator
-could not be asked: none is refused as out of order because an earlier one is to come again.
+"""A producer's batches were under way together when its coordinator was unreachable: none is
+refused as out of order because an earlier one will be sent again.
 """
 
 from __future__ import annotations

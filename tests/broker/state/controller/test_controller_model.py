@@ -1,4 +1,4 @@
-"""broker/state/controller/events.py and the files beside it: what holds of every partition after
+"""broker/state/controller/events.py and the files next to it: the rules for every partition after
 every step of random histories of brokers, proposals, elections and reassignments.
 """
 

@@ -1,5 +1,5 @@
-"""broker/state/controller/eligible.py and election.py: who is eligible beside an ISR (KIP-966), and
-who leads. The states are those that a Kafka 4.3.1 went through when its brokers were stopped and
+"""broker/state/controller/eligible.py and election.py: the eligible replicas outside an ISR
+(KIP-966), and the leader. The states are those of a Kafka 4.3.1 whose brokers were stopped and
 killed in the same order.
 """
 

@@ -1,5 +1,5 @@
-"""A topic that shrinks, and its groups: what remains is given to nobody in a group before the group
-has committed what retires; and who keeps the topic from shrinking.
+"""A topic that shrinks, and its groups: the remaining partitions are not assigned before the group
+has committed the retired ones; and which groups keep the topic from shrinking.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Decisions on large groups are work in pieces: between two places where others may have their turn
-lie few rows, however many members and offsets there are.
+"""Decisions on large groups are done in pieces: between two points where others may have a turn
+there are few rows, however many members and offsets there are.
 """
 
 from __future__ import annotations

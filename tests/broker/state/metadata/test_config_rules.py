@@ -1,5 +1,5 @@
-"""What may be set: changes applied to what is set, and Kafka's refusals for brokers, groups and
-client metrics.
+"""Which configs are accepted: changes of the current ones, and Kafka's refusals for brokers, groups
+and client metrics.
 """
 
 from __future__ import annotations

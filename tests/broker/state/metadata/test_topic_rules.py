@@ -1,4 +1,4 @@
-"""What topics may look like: every rule with its error, and plans that spread replicas."""
+"""Which topics are accepted: every rule with its error, and plans that spread replicas."""
 
 from __future__ import annotations
 

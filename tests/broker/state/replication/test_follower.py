@@ -1,5 +1,5 @@
-"""broker/state/replication/follower.py: where a log is cut, against logs written down record by
-record; where a leader cuts at damage; and how long a follower waits.
+"""broker/state/replication/follower.py: the truncation offset, compared with logs that are written
+record by record; where a leader truncates at damage; and how long a follower waits.
 """
 
 from __future__ import annotations

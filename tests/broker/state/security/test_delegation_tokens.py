@@ -1,5 +1,5 @@
-"""Which changes of delegation tokens are allowed, when they end, and that nobody without the key
-can write one.
+"""Which changes of delegation tokens are allowed, when tokens end, and that the key is needed to
+write one.
 """
 
 from __future__ import annotations

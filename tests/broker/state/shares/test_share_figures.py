@@ -1,4 +1,4 @@
-"""What is counted of share groups."""
+"""The metrics of share groups."""
 
 from __future__ import annotations
 

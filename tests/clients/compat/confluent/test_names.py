@@ -1,5 +1,5 @@
 """Every public name, method, constant and error of confluent-kafka is in kstore's module of that
-API, but for what is listed here with the reason.
+API, except those that are listed here with the reason.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a producer's core promises, against a model of a partition's leader: each record at most
-once and in order, exactly once if it is acknowledged, whatever gets lost on the way.
+"""The guarantees of a producer's core, compared with a model of a partition's leader: each record
+at most once and in order, and exactly once if it is acknowledged, whichever messages are lost.
 """
 
 from __future__ import annotations

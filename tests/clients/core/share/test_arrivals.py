@@ -1,4 +1,4 @@
-"""What a ShareFetch answer means: records that were acquired, gaps, and batches that are broken."""
+"""The meaning of a ShareFetch response: acquired records, gaps, and broken batches."""
 
 from __future__ import annotations
 

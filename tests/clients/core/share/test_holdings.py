@@ -1,5 +1,5 @@
-"""What a share consumer holds, beside an independent model: a broker that knows of each offset who
-has it, and a user who acknowledges in any order.
+"""The records of a share consumer, compared with an independent model: a broker that knows the
+owner of each offset, and a user who acknowledges in any order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Epochs and contents of a share session's requests, beside a model of the broker's side."""
+"""Epochs and contents of a share session's requests, compared with a model of the broker's side."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests made wrong by machine: every field of every API with the values at its borders, null,
-names of nothing, empty and doubled arrays; and frames that are no requests at all: cut at each
-border, with bytes behind, counts that are too large, lengths that point outside, tags of nobody.
+"""Requests with generated errors: every field of every API with boundary values, null, unknown
+names, empty and doubled arrays; and frames that are no requests: cut at each border, with extra
+bytes, too large counts, lengths that point outside, unknown tags.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Probes of what requests are made of: several topics, partitions and topics that are named twice,
-batches with several flaws, topics that nobody may write to. What is drawn is drawn from seeds, so
-that each run asks the same, and Kafka's answers can be recorded.
+"""Probes of the structure of requests: several topics, topics and partitions that are named twice,
+batches with several errors, topics that no client may write to. Random parts come from seeds, so
+that each run sends the same requests, and Kafka's responses can be recorded.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a Kafka answered to the probes: recorded in a file for each of its versions, so that kstore
-can be compared with Kafka where none runs.
+"""Kafka's responses to the probes: recorded in a file for each version, so that kstore can be
+compared with Kafka where none runs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Live groups that change between the classic and the consumer protocol (KIP-848): nobody loses its
-partitions, and members of both protocols are in one group meanwhile.
+"""Live groups that change between the classic and the consumer protocol (KIP-848): no member loses
+its partitions, and meanwhile members of both protocols are in one group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a join costs in a large consumer group: counted in assignments and in members looked at."""
+"""The cost of a join in a large consumer group, counted in assignments and in members that are
+visited.
+"""
 
 from __future__ import annotations
 

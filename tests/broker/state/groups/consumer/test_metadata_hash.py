@@ -1,4 +1,4 @@
-"""What a group knows of its topics is found out by looking at each topic once."""
+"""A group computes what it knows of its topics with one look at each topic."""
 
 from __future__ import annotations
 

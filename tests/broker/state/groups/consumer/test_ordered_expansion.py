@@ -1,5 +1,5 @@
-"""kstore.ordered.expansion: a partition that was added is given to nobody in the group before the
-group has committed all that was written to the others under the old count.
+"""kstore.ordered.expansion: a new partition is not assigned before the group has committed
+everything that was written to the other partitions under the old count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Random histories of a streams group: members that come, go, lose answers and fall silent, topics
-that grow, a coordinator that starts again. After every step the assignment epochs are those of a
-model (KAFKA-19779), nobody shares a task, and a commit is accepted exactly when it may be.
+"""Random histories of a streams group: members that join, leave, lose responses and fall silent,
+topics that grow, a coordinator that restarts. After every step the assignment epochs are those of a
+model (KAFKA-19779), no two members have the same task, and a commit is accepted exactly when it is
+allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a topology means for the topics that exist: sizes of internal topics, and what is wrong."""
+"""What a topology needs from the existing topics: sizes of internal topics, and errors."""
 
 from __future__ import annotations
 
