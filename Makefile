@@ -42,7 +42,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --no-header --universal --python
 
 SOURCES := $(wildcard $(addprefix kstore/_fast/*/*.,pyx pxd h)) setup.py
 
-# Otherwise each of the hundreds of processes that tests start would compile all of kstore again.
+# Without this, each of the hundreds of processes that tests start would compile all of kstore again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -117,7 +117,7 @@ works-with: build-test
 times: build-test
 	$(PY) -m tests.times $(if $(RECORD),--record)
 
-# Types are checked while the tests run; what is wrong with them comes last.
+# Types are checked while the tests run; their errors are printed last.
 check: build-test lint
 	@mkdir -p build; $(PY) -m mypy > build/types.txt 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory quick; tests=$$?; \

@@ -1,5 +1,5 @@
-"""The files of ops/: what they set is what a broker takes. `make ops` checks them against the
-schemas of GitHub, Compose and Kubernetes.
+"""The files of ops/: a broker accepts their settings. `make ops` checks them against the schemas of
+GitHub, Compose and Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_what_is_set_is_what_a_broker_takes(path: Path) -> None:
+def test_a_broker_accepts_the_settings(path: Path) -> None:
     text = path.read_text("utf-8")
     text = text.replace("${HOSTNAME##*-}", "0").replace("${HOSTNAME}", "kstore-0")
     environment = dict(ENVIRONMENT.findall(text))
@@ -39,6 +39,14 @@ def test_what_is_set_is_what_a_broker_takes(path: Path) -> None:
         assert "localhost" not in config["listeners"], "it listens where others reach it"
         if "node.id" in overrides:
             assert config["node.id"] == int(overrides["node.id"])
+
+
+def test_the_manifest_says_how_to_create_its_secrets() -> None:
+    text = (OPS / "kubernetes" / "kstore.yaml").read_text("utf-8")
+    secrets = re.findall(r"secretKeyRef: \{name: ([\w-]+), key: (\w+)\}", text)
+    assert secrets == [("kstore-http", "token")]
+    for name, key in secrets:
+        assert f"kubectl create secret generic {name} --from-literal={key}=" in text
 
 
 def test_the_container_has_what_a_build_needs() -> None:
