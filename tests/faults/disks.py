@@ -42,7 +42,9 @@ class Disk(ABC):
 
     @abstractmethod
     def thaw(self) -> None:
-        """All goes on, also what waited; nothing happens if nothing was frozen."""
+        """Everything continues, also the calls that waited. Nothing happens if
+        nothing was frozen.
+        """
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -93,15 +95,15 @@ class FrozenDisk(Disk):
         subprocess.run(["fsfreeze", "-u", str(self.folder)], check=False, capture_output=True)
 
     def unmount(self) -> None:
-        """Thaw it and let it be gone."""
+        """Thaw it and remove it."""
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.communicate()
 
 
 class HangingDevice(Disk):
-    """A file system whose device hangs when it is frozen: its image lies on a disk that is. Writes
-    into the page cache go on, until the journal or the write-back needs the device.
+    """A file system whose device hangs when it is frozen: its image is on a disk that is frozen.
+    Writes into the page cache continue, until the journal or the write-back needs the device.
     """
 
     def __init__(self, folder: Path, below: FrozenDisk) -> None:
@@ -114,7 +116,7 @@ class HangingDevice(Disk):
         return self._upper.mount(self._below.folder / "image", DEVICE_MB)
 
     def freeze(self) -> None:
-        """See Disk. What was written is on the device first: the journal begins anew, and its next
+        """See Disk. Written data reaches the device first: the journal starts again, and its next
         commit is five seconds away.
         """
         os.sync()
@@ -124,7 +126,7 @@ class HangingDevice(Disk):
         self._below.thaw()
 
     def unmount(self) -> None:
-        """Thaw it and let it be gone; the disk below stays."""
+        """Thaw it and remove it; the disk below stays."""
         self.thaw()
         self._upper.unmount()
 

@@ -95,7 +95,7 @@ def test_batches_behind_one_that_is_to_come_again_do_not_end_the_transaction(
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.min.isr": "1",
-        "kstore.coordination.session.timeout.ms": "600000",  # nobody is replaced
+        "kstore.coordination.session.timeout.ms": "600000",  # no broker is replaced
     }
     with KstoreCluster(tmp_path, overrides=SETTINGS | alone) as cluster:
         producer = KafkaProducer(

@@ -105,7 +105,7 @@ def back(cluster: KstoreCluster) -> None:
 
 
 def topic_led_by(cluster: KstoreCluster, leader: int, others: list[int]) -> None:
-    """The topic anew, with that leader, known to all."""
+    """Create the topic again, with that leader, known to all brokers."""
     with cluster.admin() as admin:
         if TOPIC in admin.list_topics():
             admin.delete_topics([TOPIC])

@@ -89,7 +89,7 @@ def deleted(peer: Peer, topic: str, partition: int) -> int:
 
 
 def fail(broker: KstoreBroker, disk: FaultyDisk, topic: str, partition: int) -> None:
-    """Have the disk fail, and somebody notice."""
+    """Make the disk fail, and a broker notice."""
     disk.fail(kinds=EVERYTHING)
     with pytest.raises(KafkaError):
         send(broker, topic, partition)

@@ -131,7 +131,7 @@ def test_brokers_go_on_while_the_ensemble_has_no_majority(
         )
         assert not waiting.done()
         now = {p.partition: p.leader_epoch for p in cluster.topic("orders", 1).partitions}
-        assert now == epochs  # nobody was elected
+        assert now == epochs  # no leader was elected
 
         for server in ensemble.servers[:2]:
             server.start()

@@ -106,7 +106,7 @@ def test_a_damaged_queue_does_not_keep_the_log_from_opening(
 
 
 def _work_after(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, log: Log) -> None:
-    """Others go on working after each call of this function."""
+    """The others continue to work after each call of this function."""
     call = getattr(module, name)
 
     def late(*arguments: object) -> object:

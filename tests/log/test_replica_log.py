@@ -35,7 +35,7 @@ def test_the_high_watermark_begins_where_it_was_written_down(tmp_path: Path) -> 
         log = directory.log("t")
         for _ in range(5):
             log.append(b"x")
-        assert log.high_watermark == 0  # nobody has said that it is committed
+        assert log.high_watermark == 0  # it is not known to be committed
         log.core.set_high_watermark(3)
     with replicated_dir(tmp_path) as directory:
         log = directory.log("t")

@@ -332,7 +332,7 @@ def run(story: Callable[[Cluster], Awaitable[None]], nodes: int = 3, **settings:
 
 
 async def fail_once(cluster: Cluster) -> None:
-    """A write whose outcome nobody learns."""
+    """A write with an unknown outcome."""
 
     async def step() -> None:
         raise StoreUnavailableError("no answer")

@@ -87,7 +87,7 @@ class GroupDriver:
         return defaults | self.group_configs
 
     def _found(self, group_id: str) -> dict[str, frozenset[str]]:
-        """What a group's regular expressions match: nobody is kept from describing a topic."""
+        """The matches of a group's regular expressions: every member may describe every topic."""
         regexes = self.shard.subscribed_regexes(group_id)
         return {regex: LinearRegex(regex).filter(self.image.topics) for regex in regexes}
 
@@ -148,7 +148,7 @@ class GroupDriver:
         self.last_records = records
 
     def restart(self) -> None:
-        """A new coordinator that loads the log from its bytes; nobody parked is answered."""
+        """A new coordinator that loads the log from its bytes. Parked requests get no response."""
         shard = GroupShard(self.shard.settings)
         for offset, record in enumerate(self.log):
             shard.replay(through_bytes(record), record_offset=offset)

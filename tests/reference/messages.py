@@ -31,7 +31,7 @@ Override = Callable[[str, str], "st.SearchStrategy[Any] | None"]
 
 
 def all_messages() -> list[type[Message]]:
-    """Every subclass of Message in kstore.protocol, and those that nobody serves, by name."""
+    """Every subclass of Message in kstore.protocol by name, also those that no API uses."""
     found: dict[str, type[Message]] = {}
     walked = pkgutil.walk_packages(kstore.protocol.__path__, "kstore.protocol.")
     declaring = [importlib.import_module(info.name) for info in walked]

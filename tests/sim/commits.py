@@ -62,7 +62,7 @@ class GroupOffset:
         if not late and not asked.low <= offset <= self.high:
             return False
         if offset < asked.low == self.low:
-            self.low = offset  # members go on from there
+            self.low = offset  # members continue from there
         if owner is not None and owner == asked.owner:
             # Those of others arrived before they could be refused, or never will.
             self._under_way = [each for each in self._under_way if each[0] == owner[0]]

@@ -123,7 +123,7 @@ class Deliveries:
             )
 
     def _one_holder(self, hold: Hold, sent_at: float) -> None:
-        """It was the member's from the answer until now: so nobody else's in between."""
+        """The member had it from the response until now: so no other member had it in between."""
         for other in self._holds[hold.place, hold.offset]:
             if (
                 other is not hold
@@ -150,8 +150,8 @@ class Deliveries:
         return len(self._fates.keys() | self._perhaps)
 
     def missing(self) -> list[tuple[Place, int]]:
-        """Acknowledged records of producers whose fate is open: nobody has accepted or rejected
-        them, and they can't have been delivered as often as they may be.
+        """Acknowledged records of producers with an unknown outcome: no member has accepted or
+        rejected them, and they can't have been delivered as often as allowed.
         """
         return [
             (place, offset)

@@ -51,7 +51,7 @@ class Faults:
         self.damaged: set[Place] = set()
         """Partitions that have a damaged segment."""
         self.bad_disk: Node | None = None
-        """The one whose files are damaged: what is on the others has to be enough."""
+        """The broker whose files are damaged: the other brokers' data must be enough."""
         self.stopping = False
         self.struck: dict[str, int] = {}
         many = len(self.nodes) > 1

@@ -283,7 +283,7 @@ class History:
         self._offsets[group, place].answered(member, offset, acknowledged=acknowledged)
 
     def is_gone(self, place: Place) -> bool:
-        """Whether a partition is to be deleted, or is: nothing more is expected of it."""
+        """Whether a partition will be deleted, or is: nothing more is expected of it."""
         return place in self.gone
 
     def asks_commit(self, group: str, place: Place) -> Asked:

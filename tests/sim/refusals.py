@@ -75,7 +75,7 @@ class Refusals:
         if attempt is not None and attempt != self._attempts.get(place):
             self._attempts[place] = attempt
             self._since.pop(place, None)
-        if not self._world.store.majority:  # nobody can decide anything
+        if not self._world.store.majority:  # no broker can decide anything
             self._since[place] = now
         passed = now - self._since.setdefault(place, now)
         counts = self._history.counts

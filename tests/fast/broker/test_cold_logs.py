@@ -49,7 +49,7 @@ class Aside:
 
 
 class Closed:
-    """A plane whose log has sealed segments that nobody has opened since its start."""
+    """A plane whose log has sealed segments that were not opened since its start."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

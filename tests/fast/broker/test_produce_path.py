@@ -285,8 +285,9 @@ def test_tagged_fields_that_nobody_knows_are_skipped(plane: Plane) -> None:
 def test_what_was_appended_under_an_earlier_partition_count_stays_acknowledged(
     plane: Plane,
 ) -> None:
-    """KIP-253: a retry whose first answer was lost is a duplicate. Refused, its records would be
-    distributed anew, and be there twice. Who does not lead can't know, and refuses nothing.
+    """KIP-253: a retry whose first response was lost is a duplicate. If it were refused, its
+    records would be distributed again, and be there twice. A broker that does not lead can't know,
+    and refuses nothing.
     """
     entry = plane.add_topic("u", UUID(int=7), 2)
     partition = entry.partitions[0]

@@ -413,7 +413,7 @@ def test_a_followers_session_tells_all_that_changes_and_nothing_else(
 def test_a_leader_that_was_fenced_for_a_moment_hears_again_how_far_followers_are(
     plane: Plane,
 ) -> None:
-    """Its session is lost, and it leads on in the same epoch: it has to begin anew."""
+    """Its session is lost, and it leads on in the same epoch: it must start again."""
     session = Session(plane, 1)
     append(plane, 1)
     for _ in range(3):

@@ -172,7 +172,7 @@ def test_fetch_needs_read_on_each_topic(plane: Plane, version: int) -> None:
 
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
 def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int) -> None:
-    """The rights are looked at with every fetch, also of partitions that it does not name anew."""
+    """The rights are checked at every fetch, also of partitions that it does not name again."""
     rules(plane, acl(READ), acl(READ, "other"))
     client = client_of(plane)
     first = client.call(FETCH, version, fetch(version, "t", "other", session_epoch=0))

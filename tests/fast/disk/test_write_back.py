@@ -50,7 +50,7 @@ class Stuck:
         self._writers: list[int] = []
 
     def go_on(self) -> None:
-        """What hangs goes on, and what comes."""
+        """Hanging calls continue, and new ones run."""
         self._writers.append(os.open(self._path, os.O_WRONLY))
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ def test_what_hangs_holds_nobody_who_closes(stuck: Stuck) -> None:
 def test_notes_of_nobody_who_writes_keep_it_over_the_budget(
     back: WriteBack, descriptor: int
 ) -> None:
-    """A closed one has no thread: nothing is written, and nobody waits for it either."""
+    """A closed one has no thread: nothing is written, and no caller waits for it."""
     back.close()
     assert not back.add(descriptor, 0, 8 * MIB)
     assert back.wait(PATIENCE_MS)

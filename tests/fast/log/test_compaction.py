@@ -239,7 +239,7 @@ def test_a_partial_batch_at_the_end_is_left_for_the_next_call() -> None:
 def test_mutated_batches_never_escape_their_bytes(group: Any, codec: int, data: Any) -> None:
     raw = bytearray(log_of([group], [codec]))
     raw[data.draw(st.integers(57, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    # The walk itself is to be tested, not the CRC in front of it: put that right.
+    # This tests the walk itself, not the CRC before it: correct the CRC.
     raw[17:21] = CRC(bytes(raw[21:])).to_bytes(4, "big")
     found = OffsetMap(1 << 16, bytes(16))
     with suppress(InvalidBatchError):

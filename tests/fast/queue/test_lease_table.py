@@ -271,14 +271,14 @@ def test_only_who_waits_is_woken_and_only_by_what_can_be_had(tmp_path: Path) -> 
     offer(one, [0, 1, 2], 3)
     assert one.take_new(3, LEASE_MS) == (0, 3)
     one.nack(0, 1, 0, 0, TRIES, b"")
-    assert two.wake_ups == 0  # nobody waited
+    assert two.wake_ups == 0  # no worker waited
     two.watch()
     assert one.watched
     one.ack(1, 1)
     assert two.wake_ups == 0
     one.close()  # gives the third back
     assert two.wake_ups == 1
-    assert not two.watched  # who goes on waiting says so again
+    assert not two.watched  # a worker that still waits says so again
     two.close()
 
 

@@ -145,7 +145,7 @@ def test_a_stream_that_is_left_is_closed() -> None:
     assert source.closed == 0
     del reader
     assert source.closed == 1
-    source.__arrow_c_stream__()  # nobody took it
+    source.__arrow_c_stream__()  # the stream was not used
     gc.collect()
     assert source.closed == 1, "a generator that has not begun has nothing to close"
 

@@ -301,7 +301,7 @@ def test_what_was_committed_later_counts(tmp_path: Path) -> None:
         cursor.commit(1)
         log_dir.committed_offsets.give_to_groups()
         assert cursor.committed == 1
-        # The group goes on, as it does in a broker.
+        # The group continues, as it does in a broker.
         value = OffsetCommitValue(offset=4, commit_timestamp=clock.now_ms())
         groups.commit("worker", log.topic_partition, value)
         assert (cursor.committed, log.cursor("worker").position) == (4, 4)

@@ -225,7 +225,7 @@ def test_pages_that_can_not_be_believed_are_made_anew_and_written_down(
 
 
 def count_scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The segments that are read anew for their index from now on."""
+    """The segments that are read again for their index from now on."""
     found: list[str] = []
     original = segment_index.reindex
 

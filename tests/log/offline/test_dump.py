@@ -122,7 +122,7 @@ def test_bytes_that_are_no_batch_are_damage(tmp_path: Path) -> None:
     assert isinstance(damage, DumpedDamage)
     start = len(batch(0, b"one"))
     assert (damage.kind, damage.position, damage.end_position) == ("BAD_MAGIC", start, start + 101)
-    assert (damage.first_offset, damage.next_offset) == (1, 1)  # nobody knows how many
+    assert (damage.first_offset, damage.next_offset) == (1, 1)  # their number is unknown
     assert verify(path).exit_status == ExitStatus.DAMAGED
 
 

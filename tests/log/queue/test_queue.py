@@ -62,7 +62,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
         messages = queue.get_many(4, 0)
         queue.ack(*messages[:2])
     with kstore.open_log(tmp_path) as log, log.queue("mailer") as queue:
-        # What the closed one had leased is to be had at once, and first.
+        # The closed one's leased messages can be taken again at once, and first.
         found = queue.get_many(10, 0)
         assert [(each.offset, each.deliveries) for each in found[:3]] == [(2, 2), (3, 2), (4, 1)]
         assert len(found) == 8

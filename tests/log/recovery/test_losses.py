@@ -220,7 +220,7 @@ def test_a_replica_that_lost_unsynced_records_within_its_log_ends_there_if_anoth
         log = directory.log("t")
         assert not log.has_hole
         log.skip_lost()  # it has to lead after all
-        known = [(n, 4 * n) for n in range(8) if n != 4]  # nobody has seen where 4 began
+        known = [(n, 4 * n) for n in range(8) if n != 4]  # the start of 4 was never known
         assert log.core.epochs.as_list() == known
         assert log.append(b"value 030") == 30
         log.core.set_high_watermark(31)
@@ -382,7 +382,9 @@ def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
 
 
 def lose_index(path: Path, *, gap: bool) -> None:
-    """A log of three segments and no index; of the second its middle is gone, or the segment."""
+    """A log of three segments and no index; the middle of the second segment is gone, or the
+    segment.
+    """
     with open_log_dir(path) as directory:
         log = directory.log("t")
         fill_segments(log, range(30), in_epoch=4)

@@ -232,7 +232,7 @@ def test_a_writer_that_is_stopped_with_the_lock_is_waited_for(tmp_path: Path) ->
         waits.start()
         waits.join(0.3)
         assert not offsets
-        assert values(log) == [b"a"]  # who only reads what is known waits for nobody
+        assert values(log) == [b"a"]  # a reader of known records does not wait
         writer.process.send_signal(signal.SIGKILL)
         waits.join(30)
         assert offsets == [1]

@@ -251,7 +251,7 @@ class ShareModel:
         self._tidy()
 
     def set_log_start(self, offset: int) -> None:
-        """What is below is gone."""
+        """Everything below is removed."""
         if offset > self.start:
             for below in [o for o in self.entries if o < offset]:
                 del self.entries[below]

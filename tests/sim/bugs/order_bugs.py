@@ -61,5 +61,5 @@ bug("patient-controller", "refusals", DEAF, "an expansion waits for leaders as l
      also=[lambda put: put(counts.PreparedCounts, "_look_later", lambda self: None)],
      )  # fmt: skip
 def silent_rollback(was: Any, self: Any, expansion: Any, why: str) -> None:
-    """The marker is gone, and nobody hears of it."""
+    """The marker is lost, and nobody notices."""
     self._undone[expansion.topic] = "planted"

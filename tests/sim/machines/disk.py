@@ -29,7 +29,7 @@ class Disk:
         os.makedirs(folder, exist_ok=True)
 
     def boot_id(self) -> bytes:
-        """16 bytes that change when the machine starts anew."""
+        """16 bytes that change when the machine is started again."""
         return self.boots.to_bytes(16, "big")
 
     def snapshot(self) -> str:
@@ -40,7 +40,7 @@ class Disk:
         return copy
 
     def replace_by(self, copy: str, synced: dict[str, int]) -> None:
-        """Go back to what a snapshot has: what was written and synced since is gone."""
+        """Go back to a snapshot: what was written and synced since is lost."""
         self.synced = synced
         shutil.rmtree(self.folder)
         os.rename(copy, self.folder)

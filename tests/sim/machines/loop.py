@@ -292,7 +292,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep what went wrong: an exception that nobody caught is a finding."""
+        """Keep the error: an exception that was not caught is a finding."""
         problem = context.get("exception")
         life = LIFE.get()
         where = life.name if life is not None else "simulation"

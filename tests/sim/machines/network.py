@@ -343,7 +343,7 @@ class Endpoint(asyncio.Transport):
         self.loop.call_soon(self._lost, problem, context=self.life.context.copy())
 
     def vanish(self, *, silently: bool) -> None:
-        """The process is gone."""
+        """The process has ended."""
         self._gone = self.closed = True
         self.network.forget(self)
         self._sending.clear()

@@ -55,7 +55,7 @@ class StoreServer:
         return self._roots[path]
 
     def life_ended(self, life: Life, *, after_s: float) -> None:
-        """A process is gone: its sessions end after a while."""
+        """A process has ended: its sessions end after a while."""
         for session in self._sessions:
             if session.life is life:
                 self.loop.call_later(after_s, session.expire)
@@ -85,7 +85,7 @@ class StoreServer:
         self._tell_contact()
 
     def lose_majority(self, hosts: Iterable[str]) -> None:
-        """Let nobody reach it: it ends no sessions meanwhile."""
+        """Let no process reach it: it ends no sessions meanwhile."""
         self.majority = False
         for host in hosts:
             self.unreachable[host] = object()

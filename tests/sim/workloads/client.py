@@ -123,7 +123,7 @@ class Client:
             self.leaders[topic, partition] = (-1, self.leaders[topic, partition][1])
 
     async def coordinator(self, name: str, *, transactional: bool) -> int:
-        """Who coordinates a group or a transactional id; it asks until somebody knows."""
+        """The coordinator of a group or a transactional id; it asks until a broker knows."""
         request = Ask.FindCoordinator(key_type=int(transactional), coordinator_keys=[name])
 
         async def ask() -> Any:

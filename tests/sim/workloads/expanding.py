@@ -234,7 +234,7 @@ class Remover(Resizer):
         self, client: Client, history: History, shrinker: Shrinker, producer: KeyedProducer,
         groups: Collection[str],
     ) -> None:  # fmt: skip
-        """`stopping` is said once nobody writes any more: growing again is for then."""
+        """`stopping` comes when there are no more writes: time to grow again."""
         super().__init__(client, history, shrinker.topic)
         self.shrinker = shrinker
         self.producer = producer
@@ -288,7 +288,7 @@ class Remover(Resizer):
         return True
 
     async def _empty(self, place: Place) -> None:
-        """Delete its records; it may be gone before that is answered."""
+        """Delete its records; it may be deleted before the response."""
         row = {"partition_index": place.partition, "offset": -1}
         topics = [{"name": place.topic, "partitions": [row]}]
         while await self._count() != self.shrinker.left:

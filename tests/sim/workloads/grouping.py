@@ -169,7 +169,7 @@ class ClassicMember(Owner):
         if synced.error_code != ErrorCode.NONE:
             self._forget(synced.error_code)
             return
-        # Kafka does not begin a member's session anew where its join finds the group stable.
+        # Kafka does not start a member's session again if its join finds the group stable.
         await self._begin_to_own(node, joined.generation_id, self.decode(synced.assignment))
 
     def encode(self, indexes: list[int]) -> bytes:

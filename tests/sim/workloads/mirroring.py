@@ -30,7 +30,7 @@ FIRST_TARGET = 10
 """The target's brokers are numbered from here on."""
 MOVERS = 2
 AFTERWARDS = 3
-"""How many transactions each producer has to come to after the switch."""
+"""The number of transactions that each producer must reach after the switch."""
 SETTINGS = {
     "request.timeout.ms": "3000",
     "default.api.timeout.ms": "10000",

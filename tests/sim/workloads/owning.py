@@ -37,7 +37,7 @@ class Owner(Workload):
         self.epoch = 0
         """Member epoch or generation; not positive while it is no member."""
         self.owned: dict[Place, int] = {}
-        """Each with the offset to go on from; -1 until that is known."""
+        """Each with the offset to continue from; -1: unknown yet."""
         self._uncommitted: set[Place] = set()
         """Those whose last commit was refused or not answered."""
         self._deadline: asyncio.TimerHandle | None = None

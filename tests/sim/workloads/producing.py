@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     sequence: int
     values: list[bytes]
     offset: int = -1
-    """Where it is to be stored (KIP-391); -1: where the leader likes."""
+    """The offset to store it at (KIP-391); -1: the leader chooses."""
 
 
 async def init_producer(client: Client, transactional_id: str | None) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class IdempotentProducer(Workload):
             self._next_sequence += count
 
     def next_offset(self, count: int) -> int:
-        """Where a new batch of so many records is to be stored."""
+        """The offset for a new batch of this many records."""
         return -1
 
     def answered(self, batch: Batch, code: int, base_offset: int) -> None:

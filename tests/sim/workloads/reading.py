@@ -37,7 +37,7 @@ async def fetch(
 
 
 def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
-    """The records of a fetch's answer, and the offset to go on from."""
+    """The records of a fetch's response, and the offset to continue from."""
     if not answer.records:
         return [], offset
     aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
@@ -60,7 +60,7 @@ class Reader(Workload):
         self.place = place
         self.offset = 0
         self.whole = True
-        """Every offset of the partition has a record: nobody writes transactions to it."""
+        """Every offset of the partition has a record: there are no transactions in it."""
         self._isolation = isolation
         self._again = again
 

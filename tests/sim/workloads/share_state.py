@@ -50,7 +50,7 @@ class ShareLedger:
         return self._epochs
 
     def ask(self) -> tuple[dict[int, Delivery], int]:
-        """What a read that is sent now has to show at least."""
+        """What a read that is sent now must show at least."""
         return dict(self._kept), self._kept_start
 
     def found(self, asked: tuple[dict[int, Delivery], int], epoch: int, row: Any) -> None:
@@ -69,7 +69,7 @@ class ShareLedger:
                 told("share_state", f"{offset} has {delivery}, which nobody wrote")
 
     def sends(self, offsets: range, delivery: Delivery) -> int:
-        """A leader writes; returns what `kept` is to be given."""
+        """A leader writes; returns the argument of `kept`."""
         for offset in offsets:
             self._sent[offset].add(delivery)
         return self._read_epoch

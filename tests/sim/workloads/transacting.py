@@ -85,7 +85,7 @@ class Transactional:
         raise FailedTransaction
 
     def _sequence(self, place: Place, count: int) -> int:
-        """Sequence numbers begin anew with each epoch."""
+        """Sequence numbers start again with each epoch."""
         if getattr(self, "_sequences_of", None) != self._id:
             self._sequences_of = self._id
             self._sequences: dict[Place, int] = {}

@@ -91,7 +91,7 @@ def test_while_the_store_has_it_growing_the_old_count_stays_refused() -> None:
 
 
 def test_what_the_controller_says_meanwhile_counts() -> None:
-    """It was prepared anew after the look, and before what the look found was taken over."""
+    """It was prepared again after the check, and before the check's result was applied."""
 
     async def story(scene: Scene) -> None:
         def prepared_anew() -> None:

@@ -103,7 +103,7 @@ async def test_roles_in_a_log_dir_that_hangs_are_taken_once_it_answers(folder: P
         manager, replicas = made.manager, made.manager.replicas
         [there] = [index for index in (0, 1) if made.lies(index) == [True]]
         here, place = 1 - there, TopicPartition("t", there)
-        replicas.stop(place)  # its log has to be opened anew
+        replicas.stop(place)  # its log must be opened again
         await made.hang()
         both = isr(state(epoch=1, index=there), state(epoch=1, index=here))
         assert codes(await manager.leader_and_isr(both)) == [0, 0]
@@ -224,7 +224,7 @@ async def test_the_controller_hears_of_what_can_not_be_done_after_all(folder: Pa
 
 
 async def led_with_records(made: Hanging) -> tuple[TopicPartition, Partition]:
-    """The partition in the log dir that can hang, with two batches that nobody else has."""
+    """The partition in the log dir that can hang, with two batches that no other replica has."""
     [there] = [index for index in (0, 1) if made.lies(index) == [True]]
     place = TopicPartition("t", there)
     for value in (b"a", b"b"):

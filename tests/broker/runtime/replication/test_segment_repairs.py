@@ -237,7 +237,7 @@ def test_followers_copy_on_behind_committed_damage_that_nobody_has(
             found = list(batches(node.contents()))
             assert [view.base_offset for view in found] == [*range(END)]
             assert [view.base_offset for view in found if not view.records_count] == [number]
-        # The leader keeps what is left of it, and with as many replicas as it takes it goes on.
+        # The leader keeps the rest, and continues with as many in-sync replicas as required.
         [kept] = partition.log.damaged_parts()
         assert (kept.first_offset, kept.next_offset) == (number, number + 1)
         partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=3)

@@ -53,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def tokens(dice: random.Random) -> bytes:
-    """What looks like a mechanism's message, of somebody who knows no password."""
+    """Random messages that look like a mechanism's, from a client without a password."""
     nonce = bytes(dice.randrange(33, 127) for _ in range(dice.randrange(20)))
     return dice.choice([
         b"\0alice\0guess", b"alice\0alice\0", b"\0" * dice.randrange(5), b"",

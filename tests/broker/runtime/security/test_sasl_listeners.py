@@ -270,7 +270,7 @@ def test_names_can_not_write_lines_into_the_log(broker: Broker) -> None:
 
 
 def test_idle_strangers_make_room_for_others(broker: Broker, signer: Signer) -> None:
-    """TLS handshakes that do not go on count too."""
+    """TLS handshakes that stop halfway count, too."""
     where = addresses(broker)
     strangers: list[socket.socket] = []
     try:
@@ -416,7 +416,9 @@ def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Pa
 def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
     tmp_path: Path,
 ) -> None:
-    """Brokers hand clients' requests on, under their names; CLUSTER_ACTION lets nobody else."""
+    """Brokers forward clients' requests under the clients' names; only CLUSTER_ACTION
+    allows that.
+    """
     settings = {
         "listeners": "SASL_PLAINTEXT://localhost:0", "sasl.enabled.mechanisms": "PLAIN",
         "inter.broker.listener.name": "SASL_PLAINTEXT",

@@ -33,7 +33,7 @@ SECRETS = {
 }
 """Settings under Kafka's names, some with a listener's prefix."""
 UNKNOWN = {"my.own.password": f"{SECRET}-6"}
-"""A setting that nobody knows: files may hold such."""
+"""An unknown setting: files may contain some."""
 BROKER, LOGGER = 4, 8
 
 
