@@ -139,6 +139,17 @@ def test_holds_are_told_as_a_histogram_in_seconds(holds, watch):
     assert holds.max_ms == 1500
 
 
+def test_no_figure_has_the_time_without_a_core(holds, watch):
+    note(watch, api_key=PRODUCE, ms=60, waited=52)
+    note(watch, api_key=PRODUCE, ms=1700, waited=100, stood=1598)
+    note(watch, api_key=PRODUCE, ms=40, waited=40)
+    lines = list(page_lines(holds.metrics(), TEXT))
+    buckets = [line.rpartition(" ")[2] for line in lines if "_bucket{" in line]
+    assert buckets == ["2", "2", *["3"] * 8]
+    assert 'kstore_loop_hold_seconds_sum{held_by="Produce"} 0.010000' in lines
+    assert 'kstore_loop_hold_max_seconds{held_by="Produce"} 0.008' in lines
+
+
 def test_a_hold_over_the_limit_is_told_with_what_the_thread_did(holds, watch, node):
     note(watch, api_key=PRODUCE, ms=1080, core=20, waited=30, stood=1000)
     assert node.told == [
