@@ -28,6 +28,7 @@ from kstore.log.lost_positions import cursor_names, cut_positions
 from kstore.log.maintenance import Maintenance
 from kstore.log.recovery.opening import begin, open_log
 from kstore.log.recovery.segment_index import load_around
+from kstore.log.segments.removal import remove_step
 from kstore.log.segments.segment_names import (
     directory_name,
     read_topic_id,
@@ -52,8 +53,6 @@ __all__ = ["LogDir"]
 REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being deleted
 DRAIN_SECONDS = 30.0  # for appends that wait for the disk when the directory is closed
 STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may contain something useful
-STEP_BYTES = 64 << 20
-"""How much of a deleted file is freed at once."""
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
@@ -363,17 +362,13 @@ class LogDir(LogDirFacts):
             return taken
 
     def remove_taken(self, path: str) -> None:
-        """Remove the files of a log that `take_away` has taken. Large files take time; any thread
-        may do it.
-        """
-        fs = self.env.fs
-        for name in fs.listdir(path):
-            file = os.path.join(path, name)
-            # In steps: freeing much at once blocks the file system's journal, and others, for long.
-            for size_bytes in range(fs.file_size(file) - STEP_BYTES, 0, -STEP_BYTES):
-                fs.truncate(file, size_bytes)
-            fs.unlink(file)
-        fs.rmdir(path)
+        """Remove the files of a log that `take_away` has taken. Any thread may do it."""
+        while self.remove_step(path):
+            pass
+
+    def remove_step(self, path: str) -> bool:
+        """Remove a part of them; whether some are left."""
+        return remove_step(self.env.fs, path)
 
     def delete_before(self, rows: Items[tuple[Log, int]]) -> list[errors.LogError | OSError | None]:
         """As `Log.delete_before` for many logs, in one transaction. Returns the errors by log;

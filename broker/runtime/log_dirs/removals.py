@@ -36,10 +36,14 @@ class Removals:
             removal.cancel()
 
     async def _remove(self, taken: Iterable[Taken]) -> None:
+        """A call in the log dir's thread for each step: those of others, who create a topic for
+        example, run in between.
+        """
         for log_dir, folders in taken:
             for folder in folders:
-                call = partial(log_dir.remove_taken, folder)
-                await self._dirs.run(log_dir.path, f"removing {folder}", call)
+                step = partial(log_dir.remove_step, folder)
+                while await self._dirs.run(log_dir.path, f"removing {folder}", step):
+                    pass
 
     def _ended(self, done: asyncio.Task[None]) -> None:
         self._running.discard(done)

@@ -174,7 +174,9 @@ class ReplicaMoves:
                 move.target.appends.release(move.future.core)
             for folder in taken:
                 what = f"removing the old log of {move.partition}"
-                await self._node.dirs.run(path, what, partial(move.target.remove_taken, folder))
+                step = partial(move.target.remove_step, folder)
+                while await self._node.dirs.run(path, what, step):
+                    pass
         except (errors.LogError, OSError) as problem:
             self._node.report(
                 f"{move.partition} is served from {move.target.path}, but its old log in {path} "

@@ -142,11 +142,11 @@ def test_a_topic_is_deleted_before_its_files_are_and_its_name_is_free(
 ) -> None:
     """Large files take time: a client does not wait for them."""
     may_go = threading.Event()
-    real = LogDir.remove_taken
+    real = LogDir.remove_step
 
-    def remove(log_dir: LogDir, path: str) -> None:
+    def remove(log_dir: LogDir, path: str) -> bool:
         assert may_go.wait(WAIT_S)
-        real(log_dir, path)
+        return real(log_dir, path)
 
     async def story(world: World) -> None:
         topics = await made(world)
@@ -158,7 +158,7 @@ def test_a_topic_is_deleted_before_its_files_are_and_its_name_is_free(
         await reached(lambda: not list(tmp_path.glob("t-*-delete")))
         assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-0", "t-1", "t-2"]
 
-    monkeypatch.setattr(LogDir, "remove_taken", remove)
+    monkeypatch.setattr(LogDir, "remove_step", remove)
     in_world(tmp_path, story)
 
 

@@ -1,0 +1,31 @@
+"""Removes the files of a deleted log step by step: freeing much at once takes long, and blocks the
+file system's journal, and others, for as long.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kstore.env import FileSystem
+
+__all__ = ["remove_step"]
+
+STEP_BYTES = 64 << 20
+"""How much is freed at once."""
+
+
+def remove_step(fs: FileSystem, folder: str) -> bool:
+    """Free so much of a folder's files, or the rest and the folder; whether some are left."""
+    most = STEP_BYTES
+    for name in fs.listdir(folder):
+        path = os.path.join(folder, name)
+        size_bytes = fs.file_size(path)
+        if size_bytes > most:
+            fs.truncate(path, size_bytes - most)
+            return True
+        fs.unlink(path)
+        most -= size_bytes
+    fs.rmdir(folder)
+    return False
