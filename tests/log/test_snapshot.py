@@ -15,6 +15,8 @@ import pytest
 import kstore
 from kstore.log import Log, LogStorageError, SnapshotError, snapshot
 from kstore.log.offline.verify import verify
+from kstore.log.segments import removal
+from kstore.types import TopicPartition
 from tests.log.handling import values
 from tests.log.retention.failing_files import is_killed
 
@@ -48,6 +50,20 @@ def test_it_has_what_was_there(tmp_path: Path, opened: str) -> None:
             copy.append(b"other")
         assert values(log) == [*numbers(130, 1000), b"later"]
         source.close()
+
+
+def test_a_log_is_deleted_and_its_snapshot_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large files are cut in steps before they are removed, but not those of the snapshot."""
+    monkeypatch.setattr(removal, "STEP_BYTES", 1000)
+    filled(tmp_path / "data").close()
+    with kstore.open_log_dir(tmp_path / "data") as opened:
+        opened.snapshot(tmp_path / "copy")
+        opened.delete(TopicPartition("orders", 0))
+        assert list((tmp_path / "data").glob("orders-*")) == []
+    with kstore.open_log(tmp_path / "copy", topic="orders") as copy:
+        assert values(copy) == numbers(0, 1000)
 
 
 def test_neither_side_changes_the_other(tmp_path: Path) -> None:

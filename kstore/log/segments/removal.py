@@ -1,11 +1,13 @@
 """Removes the files of a deleted log step by step: freeing much at once takes long, and blocks the
-file system's journal, and others, for as long.
+file system's journal, and others, for as long. A file that a snapshot shares stays as it is there.
 """
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+
+from kstore.log.segments.shared_files import is_shared
 
 if TYPE_CHECKING:
     from kstore.env import FileSystem
@@ -21,7 +23,7 @@ def remove_step(fs: FileSystem, folder: str) -> bool:
     most = STEP_BYTES
     for name in fs.listdir(folder):
         path = os.path.join(folder, name)
-        size_bytes = fs.file_size(path)
+        size_bytes = 0 if is_shared(path) else fs.file_size(path)
         if size_bytes > most:
             fs.truncate(path, size_bytes - most)
             return True

@@ -6,7 +6,7 @@ import os
 
 from kstore.private_files import PRIVATE_FILE
 
-__all__ = ["copy_file", "own_file"]
+__all__ = ["copy_file", "is_shared", "own_file"]
 
 COPY_BYTES = 8 << 20
 
@@ -28,15 +28,20 @@ def copy_file(source: str, target: str, size_bytes: int) -> None:
         os.fsync(made.fileno())
 
 
+def is_shared(path: str) -> bool:
+    """Whether a snapshot has the same file, so that it must not be changed."""
+    try:
+        return os.stat(path).st_nlink > 1
+    except FileNotFoundError:
+        return False  # in the simulation, whose files are its own
+
+
 def own_file(path: str, size_bytes: int) -> bool:
     """Call this before a file is truncated: if a snapshot shares it, replace it by a copy of its
     first bytes. Returns whether it was replaced; then the file must be opened again.
     """
-    try:
-        if os.stat(path).st_nlink < 2:
-            return False
-    except FileNotFoundError:
-        return False  # in the simulation, whose files are its own
+    if not is_shared(path):
+        return False
     made = path + ".cleaned"  # opening the log removes it
     if os.path.exists(made):
         os.unlink(made)
