@@ -8,6 +8,8 @@ requests of its connection.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.peers.batches import PeerBatches
@@ -135,6 +137,13 @@ class PeerAdmission:
         )
         self._known: tuple[object, Codes] | None = None
         """The answers for the request that is handled again in this turn of the loop."""
+        self._verifying: dict[int, list[set[TopicPartition]]] = {}
+        """For each question about a producer's transaction: where it has ended since."""
+
+    def note_marker(self, place: TopicPartition, producer_id: int) -> None:
+        """The transaction of a producer ends on a partition here."""
+        for ended in self._verifying.get(producer_id, ()):
+            ended.add(place)
 
     def admit(
         self,
@@ -172,7 +181,43 @@ class PeerAdmission:
         *,
         adds: bool,
     ) -> Codes:
-        """See TransactionAdmission."""
+        """See TransactionAdmission.
+
+        A marker that is written here before the coordinator's answer arrives makes the answer
+        stale: a batch appended after it would belong to no transaction that ever ends. So the
+        producer must ask again (Kafka's VerificationGuard). Producers that add partitions by
+        writing have a new epoch after each marker.
+        """
+        if adds:
+            return await self._ask(transactional_id, claim, places, adds=True)
+        with self._markers_of(claim.producer_id) as ended:
+            found = await self._ask(transactional_id, claim, places, adds=False)
+        for place in places & ended:
+            if found[place] == ErrorCode.NONE:
+                found[place] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return found
+
+    @contextmanager
+    def _markers_of(self, producer_id: int) -> Iterator[set[TopicPartition]]:
+        """The partitions that get a marker of this producer in this context."""
+        ended: set[TopicPartition] = set()
+        verifying = self._verifying.setdefault(producer_id, [])
+        verifying.append(ended)
+        try:
+            yield ended
+        finally:
+            verifying[:] = [each for each in verifying if each is not ended]
+            if not verifying:
+                self._verifying.pop(producer_id, None)
+
+    async def _ask(
+        self,
+        transactional_id: str,
+        claim: Claim,
+        places: frozenset[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Codes:
         coordinator = self._transactions()
         try:
             leader = coordinator.known_leader(transactional_id)

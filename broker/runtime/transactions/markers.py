@@ -88,6 +88,8 @@ class Markers:
         self._metadata = metadata
         self._partitions = partitions
         self._offsets_ended = offsets_ended
+        self.on_marker: Callable[[TopicPartition, int], None] | None = None
+        """Called before a marker of a producer (its id) is written to a partition."""
 
     def write(
         self,
@@ -103,8 +105,8 @@ class Markers:
         A marker that a thread appends may still fail: `commit` reports that.
 
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
-        (KIP-890); one that is already written may be repeated. The producer's next transaction has
-        the marker's epoch: a marker that comes late, after it was sent again, does not end it.
+        (KIP-890). The producer's next transaction has the marker's epoch: a marker that comes late,
+        after it was sent again, does not end it.
         """
         producer_id, epoch = producer
         partition = self._partitions.partition(place)
@@ -120,8 +122,9 @@ class Markers:
             if producer_id < partition.entry.least_producer_id:
                 # It is a transaction of the source cluster, by a producer with the same id.
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        if transaction_version >= TV_2 and is_open and entry.producer_epoch == epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if transaction_version >= TV_2 and entry is not None and entry.producer_epoch == epoch:
+            # The log has this marker. Batches of the next transaction may be on the way to it.
+            return ErrorCode.INVALID_PRODUCER_EPOCH if is_open else ErrorCode.NONE
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         batch = control_batch(
             EndTransactionMarker(kind, coordinator_epoch),
@@ -130,11 +133,21 @@ class Markers:
             timestamp=self._node.now_ms(),
         )
 
+        if partition.ending is None:
+            partition.ending = set()
+        ending = partition.ending
+
         def ended(error_code: int) -> None:
+            ending.discard(producer_id)
             if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
                 self._offsets_ended(place.partition, producer_id, committed)
 
+        if self.on_marker is not None:
+            self.on_marker(place, producer_id)
+        ending.add(producer_id)
         error_code, _ = self._partitions.write(place, batch, ended)
+        if error_code != ErrorCode.NONE:
+            ending.discard(producer_id)
         return error_code
 
     def may_write_now(self, places: Iterable[TopicPartition]) -> bool:

@@ -145,8 +145,10 @@ def _is_late(partition: Partition, base_sequence: int, claim: Claim) -> bool:
 
 
 def has_transaction(partition: Partition | None, claim: Claim) -> bool:
-    """Whether the producer has an open transaction on the partition; None if it is not led here."""
-    if partition is None:
+    """Whether the producer has an open transaction on the partition, and no marker that ends it is
+    on the way to the log; ``partition`` is None if it is not led here.
+    """
+    if partition is None or claim.producer_id in (partition.ending or ()):
         return False
     entry = partition.log.core.producers.entries.get(claim.producer_id)
     return (

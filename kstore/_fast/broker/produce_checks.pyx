@@ -232,6 +232,11 @@ cdef bint is_appended(Partition partition, WireBytes records) except -1:
 
 
 cdef bint has_transaction(Partition partition, int64_t producer_id, int16_t epoch) except -1:
-    """Whether the producer's transaction is open on the partition already."""
-    cdef ProducerEntry entry = partition.core.producers.entries.get(producer_id)
+    """Whether the producer's transaction is open on the partition already, and no marker that ends
+    it is on the way to the log.
+    """
+    cdef ProducerEntry entry
+    if partition.ending is not None and producer_id in partition.ending:
+        return False
+    entry = partition.core.producers.entries.get(producer_id)
     return entry is not None and entry.txn_first_offset >= 0 and entry.producer_epoch == epoch

@@ -53,6 +53,7 @@ class Replicated:
         self.log = log
         self.entry = SimpleNamespace(mirror=False)
         self.online = False
+        self.ending: set[int] | None = None
         self.index = 0
         self.leader_epoch = 0
         self.high_watermark = 0

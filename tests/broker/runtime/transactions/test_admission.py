@@ -1,8 +1,9 @@
-"""The responses of a single broker, which is the coordinator, to writers of a transaction."""
+"""The responses to writers of a transaction: of its coordinator, and of another broker."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,14 @@ from kstore.broker.runtime.transactions.admission import OwnAdmission
 from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
+from kstore.protocol.transactions.transactions import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from kstore.types import TopicPartition
+from tests.broker.runtime.replication.in_cluster import codes, isr, opened, state
 
 CLAIM = Claim(7, 0)
 PLACE = TopicPartition("t", 0)
@@ -85,3 +93,59 @@ def test_offsets_are_admitted_once_what_was_added_is_safe() -> None:
     assert asyncio.run(ask(Coordinator(), adds=True)) == ["add", "settled"]
     assert asyncio.run(ask(Coordinator(), adds=False)) == ["verify"]
     assert asyncio.run(ask(Coordinator(ErrorCode.PRODUCER_FENCED), adds=True)) == ["add"]
+
+
+class Coordinating:
+    """Another broker, which coordinates the transaction and answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
+        self.asked.set()
+        await self.may_answer.wait()
+        rows = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.transactions[0].topics
+        ]
+        result = AddPartitionsToTxnResult(transactional_id="tx", topic_results=rows)
+        return AddPartitionsToTxnResponse(results_by_transaction=[result])
+
+
+def test_a_batch_is_verified_again_after_a_marker_that_overtook_the_answer(tmp_path: Path) -> None:
+    """Otherwise it is appended behind the marker that ends its transaction, and hangs there."""
+    second = TopicPartition("t", 1)
+
+    async def answered(broker: Any, *, adds: bool, marked: int | None) -> list[int]:
+        """The answers about two partitions, of which one gets a producer's marker meanwhile."""
+        coordinator = Coordinating()
+        broker.peers().ask = coordinator.ask
+        places = frozenset({PLACE, second})
+        asking = asyncio.create_task(broker.admission().ask("tx", CLAIM, places, adds=adds))
+        await coordinator.asked.wait()
+        if marked is not None:
+            assert broker.markers().write(PLACE, (marked, 0), 0, committed=False) == 0
+        coordinator.may_answer.set()
+        found = await asking
+        return [found[PLACE], found[second]]
+
+    async def story() -> None:
+        async with opened(tmp_path) as broker:
+            said = isr(state(), state(index=1))
+            assert codes(await broker.replica_manager.leader_and_isr(said)) == [0, 0]
+            broker.transactions = Lazy[Any](lambda: SimpleNamespace(known_leader=lambda _: 2))
+            mine, later = CLAIM.producer_id, ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await answered(broker, adds=False, marked=None) == [0, 0]
+            assert await answered(broker, adds=False, marked=mine) == [later, 0]
+            assert await answered(broker, adds=False, marked=mine + 1) == [0, 0]
+            assert await answered(broker, adds=True, marked=mine) == [0, 0], "epochs fence them"
+            broker.transactions.forget()
+
+    asyncio.run(story())

@@ -1,0 +1,91 @@
+"""Markers that a thread appends: the transaction ends when the marker is on its way, and a marker
+that is sent again does not end the next one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.transactions.markers import Markers
+from kstore.broker.runtime.transactions.produce import has_transaction
+from kstore.broker.state.transactions.state import TV_2
+from kstore.broker.state.transactions.steps import Claim
+from kstore.errors import ErrorCode
+from tests.broker.runtime.coordinators.test_partition_writer import PLACE, Host, play
+
+PRODUCER, EPOCH = 7, 3
+CLAIM = Claim(PRODUCER, EPOCH)
+
+
+def markers(host: Host) -> Markers:
+    node: Any = SimpleNamespace(now_ms=lambda: 1)
+    return Markers(node, SimpleNamespace(), host.writer, lambda *ended: None)  # type: ignore[arg-type]
+
+
+def end(host: Host, epoch: int, version: int = 0) -> int:
+    return markers(host).write(
+        PLACE, (PRODUCER, epoch), 0, committed=False, transaction_version=version
+    )
+
+
+def write(host: Host, epoch: int, sequence: int = 0) -> None:
+    batch = build_batch(
+        [b"v"], timestamp=1, producer_id=PRODUCER, producer_epoch=epoch,
+        base_sequence=sequence, transactional=True,
+    )  # fmt: skip
+    assert host.writer.write(PLACE, batch, host.told.append)[0] == ErrorCode.NONE
+
+
+def test_a_transaction_ends_when_its_marker_is_on_the_way_to_the_log(tmp_path: Path) -> None:
+    """A batch that followed the marker would begin a transaction that nobody ends."""
+
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        assert has_transaction(host.partition, CLAIM)
+        host.calm.over_budget = True
+        assert end(host, EPOCH) == ErrorCode.NONE
+        assert not has_transaction(host.partition, CLAIM)
+        assert host.partition.ending == {PRODUCER}
+        await host.run()
+        assert not has_transaction(host.partition, CLAIM)
+        assert host.partition.ending == set()
+        host.calm.over_budget = False
+        write(host, EPOCH, 1)
+        assert has_transaction(host.partition, CLAIM)
+
+    play(tmp_path, story)
+
+
+def test_a_marker_that_was_refused_ends_nothing(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        assert end(host, EPOCH - 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert has_transaction(host.partition, CLAIM)
+        host.calm.over_budget = True
+        assert end(host, EPOCH - 1) == ErrorCode.NONE, "a thread finds out"
+        await host.run()
+        assert has_transaction(host.partition, CLAIM)
+
+    play(tmp_path, story)
+
+
+def test_a_marker_sent_again_does_not_end_a_transaction_on_the_way(tmp_path: Path) -> None:
+    """From TV 2 on, the next transaction has the marker's epoch: its first batch waits for a thread
+    when the marker comes again.
+    """
+
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        assert end(host, EPOCH + 1, TV_2) == ErrorCode.NONE
+        host.calm.over_budget = True
+        write(host, EPOCH + 1)
+        assert end(host, EPOCH + 1, TV_2) == ErrorCode.NONE, "the log has it"
+        while host.runs:
+            await host.run()
+        assert has_transaction(host.partition, Claim(PRODUCER, EPOCH + 1))
+        assert end(host, EPOCH + 1, TV_2) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    play(tmp_path, story)
