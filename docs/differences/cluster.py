@@ -29,8 +29,9 @@ ROWS = (
     ),
     Difference(
         "Eligible leader replicas after `min.insync.replicas` was lowered",
-        "They stay if the ISR is still smaller.",
-        "They are not eligible any more, except while the ISR is empty.",
+        "Any change of the setting ends their eligibility.",
+        "They are not eligible any more, except while the ISR is empty. If it was raised, they "
+        "stay.",
         "A leader can learn the setting before the controller, and commit records that they do "
         "not have.",
     ),

@@ -75,7 +75,8 @@ async def handle_describe_log_dirs(
             row = DescribeLogDirsPartition(
                 partition_index=key.partition, partition_size=log.size_bytes
             )
-            _topic(results[id(log.log_dir)], key.topic).partitions.append(row)
+            home = broker.moves().home_of(key, log)
+            _topic(results[id(home)], key.topic).partitions.append(row)
 
     await in_turns(broker, ctx, each(describe, _asked_for(broker, request)))
     moves = list(broker.moves().under_way())
@@ -128,8 +129,8 @@ def _asked_for(
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
     """The requested partitions with their logs, None for a log that is not open here; each once."""
     if request.topics is None:
-        for partition, log in broker.log_manager.logs():
-            yield TopicPartition(partition.entry.name.decode(), partition.index), log
+        for partition, _ in broker.log_manager.logs():  # a move may replace its log meanwhile
+            yield TopicPartition(partition.entry.name.decode(), partition.index), partition.log
         return
     for topic in request.topics:
         for index in dict.fromkeys(topic.partitions) or NO_PARTITION:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
     from kstore.log import Log, LogDir
+    from kstore.log.log import Directory
     from kstore.types import TopicPartition
 
 __all__ = ["ReplicaMove", "ReplicaMoves"]
@@ -37,6 +38,7 @@ class ReplicaMove:
 
     def __init__(self, partition: TopicPartition, source: Partition, target: LogDir) -> None:
         self.partition = partition
+        self.origin: Directory = source.log.log_dir
         self.target = target
         self.future: Log | None = None
         self._source = source
@@ -64,6 +66,15 @@ class ReplicaMoves:
     def under_way(self) -> list[ReplicaMove]:
         """The unfinished moves."""
         return [move for move, _ in self._moves.values()]
+
+    def home_of(self, key: TopicPartition, log: Log) -> Directory:
+        """The log dir of a partition that is served from this log: the old one until its move is
+        finished, because after a crash before that, the old log would be the partition.
+        """
+        known = self._moves.get(key)
+        if known is not None and known[0].future is log:
+            return known[0].origin
+        return log.log_dir
 
     def begin(self, key: TopicPartition, target: LogDir) -> int:
         """Begin a move and return Kafka's error code. It replaces a move of the same partition to

@@ -68,6 +68,8 @@ def await_home(client: Wire, topic: str, folder: str) -> None:
     """Wait until the topic's one partition is whole in the folder, and nowhere else."""
     while True:
         found = homes(client, topic)
+        for rows in found.values():  # a client keeps one row of each log dir and partition
+            assert len({partition for partition, _, _ in rows}) == len(rows)
         if all(len(rows) == (name == folder) for name, rows in found.items()) and not any(
             future for _, _, future in found[folder]
         ):
