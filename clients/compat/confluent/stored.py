@@ -31,6 +31,8 @@ class StoredOffsets:
         """The offsets of the next commit."""
         self._latest: dict[Pair, TopicPartition] = {}
         """What was last committed, or is being committed."""
+        self._under_way: dict[Pair, TopicPartition] = {}
+        """Stored offsets of asynchronous commits without an answer, the latest by partition."""
         self._is_automatic: bool = own["enable.auto.commit"]
         self._interval_s = own["auto.commit.interval.ms"] / 1000
         self._due_s = time.monotonic() + self._interval_s
@@ -44,6 +46,7 @@ class StoredOffsets:
         """The partition was revoked."""
         self.rows.pop(tp, None)
         self._latest.pop(tp, None)
+        self._under_way.pop(tp, None)
 
     def pending(self) -> list[TopicPartition]:
         """Take the offsets to commit."""
@@ -61,9 +64,12 @@ class StoredOffsets:
         if not rows:
             return
         taken = self._done(rows)
+        self._under_way.update((row.pair, row) for row in taken)
 
         def ended(_offsets: object, error: Exception | None) -> None:
             for row in rows:
+                if self._under_way.get(row.pair) is row:
+                    del self._under_way[row.pair]
                 if error is not None and row in taken and self._latest.get(row.pair) is row:
                     self.rows.setdefault(row.pair, copy(row))
                 row.error = None if error is None else error_of(error)
@@ -95,10 +101,14 @@ class StoredOffsets:
             self.commit_soon(self.pending())
 
     def commit_at_end(self, gone: Collection[Pair] | None = None) -> None:
-        """The automatic commit before partitions (None: all, at the end) are revoked."""
+        """The automatic commit before partitions (None: all, at the end) are revoked. It repeats
+        commits of revoked partitions that have no answer yet and may fail, as librdkafka does.
+        """
         if gone is None:
             self._consumer._end_commits()  # one that fails gives its offsets back
-        rows = [row for row in self.pending() if gone is None or row.pair in gone]
+        repeated = {pair: copy(row) for pair, row in self._under_way.items()}
+        found = repeated | self.rows
+        rows = [row for pair, row in found.items() if gone is None or pair in gone]
         if not self._is_automatic or not rows:
             return
         try:

@@ -84,6 +84,24 @@ def test_offsets_of_revoked_partitions_are_not_committed_again(commits: Commits)
     assert offsets.pending() == []
 
 
+def test_a_commit_under_way_is_repeated_before_its_partition_is_revoked(commits: Commits) -> None:
+    """It may fail afterwards, when this member cannot commit the partition any more."""
+    offsets = stored(commits)
+    offsets.commit_at_end({TopicPartition("t", 1).pair})
+    assert len(commits.sent) == 1
+    offsets.commit_at_end({TopicPartition("t", 0).pair})
+    assert commits.sent[1] == commits.sent[0]
+    commits.ended[0]({}, NotCoordinatorError())
+    assert offsets.pending() == []
+
+
+def test_a_commit_with_an_answer_is_not_repeated(commits: Commits) -> None:
+    offsets = stored(commits)
+    commits.ended[0]({}, None)
+    offsets.commit_at_end({TopicPartition("t", 0).pair})
+    assert len(commits.sent) == 1
+
+
 def test_the_last_commit_has_the_offsets_of_one_under_way_that_fails(commits: Commits) -> None:
     offsets = stored(commits)
     offsets.commit_at_end()
