@@ -187,6 +187,21 @@ cdef class AppendPlan:
             return RECORD_LIST_TOO_LARGE                # does not fit in one segment
         return NONE
 
+    cdef bint is_repeated(
+        self, ProducerTable producers, int origin, AppendResult* out
+    ) except -1:
+        cdef bint client = origin == ORIGIN_CLIENT or origin == ORIGIN_GIVEN_OFFSETS
+        cdef BatchInfo* info = &self.batches[0]
+        if not client or self.count != 1 or info.producer_id < 0 or is_control(info):
+            return False
+        if not producers.repeats(info, &out.base_offset, &out.last_offset):
+            return False
+        out.error_code = NONE
+        out.duplicate = True
+        if self.log_append_time:
+            out.log_append_time_ms = producers.original_time(info)
+        return True
+
     # True: the append ends here, as a duplicate or with an error code.
     cdef bint stage(
         self, ProducerTable producers, const uint8_t* data, int origin, AppendResult* out
@@ -288,6 +303,8 @@ cdef class AppendPlan:
             out.error_code = self.check_times(piece.data, now)
         if out.error_code == NONE:
             out.error_code = self.place(end, -1, leader_epoch, ORIGIN_CLIENT)
+        if out.error_code == MESSAGE_TOO_LARGE and self.is_repeated(producers, ORIGIN_CLIENT, out):
+            return False
         if out.error_code != NONE or self.stage(producers, piece.data, ORIGIN_CLIENT, out):
             return False
         self.assign(piece.data, piece.size, ORIGIN_CLIENT, now)

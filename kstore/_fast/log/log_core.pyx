@@ -233,12 +233,8 @@ cdef class LogCore(LockedLog):
             if as_they_are(origin):
                 epoch = self.epoch_before(self.log_end_offset)
             out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
-        if out.error_code == INVALID_PRODUCE_OFFSET and origin == ORIGIN_GIVEN_OFFSETS:
-            # What is there already has an answer of its own, as a batch without given offsets has.
-            if plan.count == 1 and plan.stage(self.producers, data, origin, out) and out.duplicate:
-                out.error_code = NONE
-            else:
-                out.error_code = INVALID_PRODUCE_OFFSET
+        if out.error_code == INVALID_PRODUCE_OFFSET or out.error_code == MESSAGE_TOO_LARGE:
+            plan.is_repeated(self.producers, origin, out)   # what is there keeps its own answer
             return 0
         if out.error_code != NONE or plan.stage(self.producers, data, origin, out):
             return 0

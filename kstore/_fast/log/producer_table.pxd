@@ -58,6 +58,8 @@ cdef class ProducerTable:
     cdef int stage(self, const BatchInfo* info, int64_t base_offset, bint check_client,
                    bint check_epoch,
                    const EndMarker* marker, int64_t* first, int64_t* last) except -1
+    # Whether this client's batch repeats another; then first and last are the original's.
+    cdef bint repeats(self, const BatchInfo* info, int64_t* first, int64_t* last) except -1
     # The largest timestamp of the batch that this one repeats, or -1: that is not known.
     cdef int64_t original_time(self, const BatchInfo* info) except -2
     cdef int commit(self) except -1         # the batches are written

@@ -198,6 +198,20 @@ cdef class ProducerTable:
             return self.latest
         return self.entries.get(producer_id)
 
+    cdef bint repeats(self, const BatchInfo* info, int64_t* first, int64_t* last) except -1:
+        cdef ProducerEntry known = self.find_staged(info.producer_id)
+        cdef SequenceBatch* original
+        if known is None:
+            known = self.find(info.producer_id)
+        if known is None:
+            return False
+        original = known.find_duplicate(info)
+        if original == NULL:
+            return False
+        last[0] = original.last_offset
+        first[0] = original.last_offset - original.offset_delta
+        return True
+
     cdef int64_t original_time(self, const BatchInfo* info) except -2:
         cdef ProducerEntry known = self.find_staged(info.producer_id)
         cdef SequenceBatch* original

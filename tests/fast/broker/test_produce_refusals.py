@@ -177,6 +177,32 @@ def test_a_duplicate_has_the_append_time_of_the_original(plane: Plane) -> None:
     assert (again.base_offset, again.log_append_time_ms) == (2, later.log_append_time_ms)
 
 
+@pytest.mark.parametrize("compression", [0, 1])
+@pytest.mark.parametrize("time", ["CreateTime", "LogAppendTime"])
+def test_a_duplicate_that_would_be_too_large_by_now_is_a_duplicate(
+    plane: Plane, compression: int, time: str
+) -> None:
+    """Its producer would split a refused batch, and the log would have its records twice."""
+    configure(plane, message_timestamp_type=time)
+    one, two = (
+        build_batch(
+            [b"%d" % number * 300 for number in range(9)], timestamp=NOW, compression=compression,
+            producer_id=1, producer_epoch=0, base_sequence=sequence,
+        )
+        for sequence in (0, 9)
+    )  # fmt: skip
+    first = produce(plane, one)
+    assert first.error_code == 0
+    configure(plane, max_message_bytes=80)
+    again = produce(plane, one)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert again.log_append_time_ms == first.log_append_time_ms
+    assert produce(plane, two).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert plane.partition().log_end_offset == 9
+    configure(plane, max_message_bytes=1 << 20)
+    assert produce(plane, two).base_offset == 9
+
+
 class TestInternalTopics:
     """Clients that could write to them could change what groups and transactions have stored."""
 
