@@ -1,14 +1,14 @@
-# Records on their way into batches, one open batch per partition.
+# Collects a producer's records in batches, one open batch per partition.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch
 
-cdef enum Obstacle:                 # why append() gave nothing
+cdef enum Obstacle:                 # why append() took nothing
     OBSTACLE_NONE = 0
-    OBSTACLE_TOPIC = 1              # its partitions are not known, or about to change
+    OBSTACLE_TOPIC = 1              # its partitions are unknown, or about to change
     OBSTACLE_MEMORY = 2             # buffer.memory is full
-    OBSTACLE_GATE = 3               # closed, or not now: the owner of the gate knows
+    OBSTACLE_GATE = 3               # closed or paused: the owner of the gate knows
 
 cdef enum PartitionerKind:
     BY_MURMUR2 = 0
@@ -16,7 +16,7 @@ cdef enum PartitionerKind:
     BY_JUMP_HASH = 2                # `ordered`
     BY_CALLABLE = 3
 
-# A record's parts in memory, for as long as their owners live.
+# A record's parts in memory. They are valid while their owners live.
 cdef struct RecordParts:
     const uint8_t* key
     Py_ssize_t key_size             # -1: null
@@ -25,26 +25,27 @@ cdef struct RecordParts:
     const uint8_t* headers
     Py_ssize_t headers_size
     int32_t header_count
-    bint pinned                     # the user gave the partition
+    bint pinned                     # the user chose the partition
 
 cdef class PartitionQueue:
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef readonly ProducerBatch open
-    cdef readonly object closed     # deque of batches that are full, oldest first
-    cdef bint fills                 # the last batch was full: the next one gets all its memory
-    cdef int offset_mode            # 0: not known yet, 1: without offsets, 2: with (KIP-391)
-    cdef public bint hurried        # the open batch is not to linger
-    cdef public object sends        # the sender's notes about the partition
+    cdef readonly object closed     # deque of full batches, oldest first
+    # the last batch became full: the next one gets all its memory at once
+    cdef bint fills
+    cdef int offset_mode            # 0: unknown, 1: without offsets, 2: with offsets (KIP-391)
+    cdef public bint hurried        # the open batch must not linger
+    cdef public object sends        # the sender's state of the partition
 
 cdef class TopicQueues:
     cdef readonly str name
     cdef readonly list partitions
-    cdef readonly int32_t count     # 0: records have to wait
-    cdef int32_t sticky             # partition of records without a key
+    cdef readonly int32_t count     # 0: records must wait
+    cdef int32_t sticky             # the partition of records without a key
     cdef int64_t sticky_bytes
-    cdef list weights               # running sums for the choice of the next one, or None
-    cdef list choices               # its partitions
+    cdef list weights               # running sums, to choose the next sticky partition; or None
+    cdef list choices               # the partitions to choose from
 
 cdef class Accumulator:
     cdef readonly Py_ssize_t batch_size
@@ -57,19 +58,19 @@ cdef class Accumulator:
     cdef int partitioner
     cdef object chooser
     cdef dict topics
-    cdef object last_name           # of the topic that a record was sent to last
+    cdef object last_name           # the topic of the last record
     cdef TopicQueues last_queues
     cdef readonly set incomplete    # batches that are not done
-    cdef readonly set active        # queues that hold records
-    cdef public object gate         # not None: nothing is taken
-    cdef public object wake         # called from the users' threads when a batch may be sent
-    cdef bint wake_wanted           # by what was done, as soon as that is whole
+    cdef readonly set active        # queues with records
+    cdef public object gate         # not None: no records are accepted
+    cdef public object wake         # called in the users' threads when a batch may be sent
+    cdef bint wake_wanted           # the loop must be woken when the current step is complete
     cdef public bint woken
-    cdef public bint patient        # batches linger even if somebody waits for them
-    cdef public bint timed          # a look at lingering batches is to come anyway
-    cdef public bint quiet          # nothing can be sent before an answer comes
+    cdef public bint patient        # batches linger although a caller waits for them
+    cdef public bint timed          # a check of lingering batches is scheduled
+    cdef public bint quiet          # nothing can be sent before the next answer
     cdef public object loop_thread
-    cdef public object on_room      # called when memory is given back while somebody waits, or None
+    cdef public object on_room      # called when memory is freed while a caller waits; or None
     cdef int64_t batches_begun
     cdef uint64_t random_state
     cdef uint8_t* spare[64]

@@ -1,8 +1,8 @@
-# Where the records of a producer wait: each is encoded at once into the open batch of its
-# partition. append() runs in the users' threads and never waits; what it can't do at once it
-# leaves, and says why in `obstacle`. It knows no network and no sequence numbers.
-# Each function runs as a whole between two bytecodes of Python: the GIL is its lock. So none may
-# call Python while a record is on its way: the loop is woken once it is in its batch (tell).
+# Collects a producer's records: each is encoded at once into the open batch of its partition.
+# append() runs in the users' threads and never waits. If it can't take a record, it says why in
+# `obstacle`. It knows no network and no sequence numbers.
+# The GIL is its lock: no other thread runs between two Python bytecodes. So no function may call
+# Python while a record is half appended. The loop is woken afterwards (tell).
 
 from collections import deque
 
@@ -23,8 +23,9 @@ from kstore._fast.record.builder import encode_headers, header_rows
 from kstore.errors import MessageTooLargeError, UnknownTopicOrPartitionError
 
 cdef enum:
-    FIRST_ROOM = 2048               # what a RecordBatchBuilder is born with
-    RECORD_OVERHEAD = 36            # length, attributes, two deltas, three sizes: at their longest
+    FIRST_ROOM = 2048               # the first size of a RecordBatchBuilder
+    # length, attributes, two deltas and three sizes, at their longest
+    RECORD_OVERHEAD = 36
     SPARES = 64
     SPARE_BYTES = 8388608           # memory kept for the next batches
 
@@ -42,7 +43,7 @@ cdef class PartitionQueue:
         self.closed = deque()
 
     def wait_ms(self, int64_t now_ms, int64_t linger_ms):
-        """How long the first batch lingers yet, 0: it may be sent; -1: there is none."""
+        """How long the first batch will linger; 0: it may be sent; -1: there is none."""
         if self.closed:
             return 0
         if self.open is None:
@@ -52,7 +53,7 @@ cdef class PartitionQueue:
         return max(0, self.open.created_ms + linger_ms - now_ms)
 
     def first(self):
-        """The batch that leaves next, which may still be open; None: there is none."""
+        """The next batch to send, which may still be open; None: there is none."""
         return self.closed[0] if self.closed else self.open
 
 
@@ -83,10 +84,10 @@ cdef class Accumulator:
             self.spares -= 1
             PyMem_RawFree(self.spare[self.spares])
 
-    # What the sender tells.
+    # -- for the sender
 
     def set_partitions(self, str name, int32_t count):
-        """The topic has count partitions; 0: its records have to wait. Returns its queues."""
+        """Set the topic's number of partitions; 0: its records must wait. Returns its queues."""
         cdef TopicQueues topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = TopicQueues(name)
@@ -98,14 +99,14 @@ cdef class Accumulator:
         return topic.partitions
 
     def set_choices(self, str name, list choices, list weights):
-        """Where records without a key may go, with running sums of how much each is preferred."""
+        """The partitions for records without a key, with running sums of their weights."""
         cdef TopicQueues topic = self.topics[name]
         topic.choices = choices
         topic.weights = weights
 
     def backlog(self, str name):
-        """The number of batches that wait to be sent, by partition; empty: no record without a key
-        was appended.
+        """The number of batches that wait to be sent, by partition. Empty: no record without a key
+        was appended yet.
         """
         cdef TopicQueues topic = self.topics[name]
         if topic.sticky < 0 or topic.count < 2:
@@ -128,7 +129,7 @@ cdef class Accumulator:
             self.close_open(queue)
 
     def hurry(self, PartitionQueue queue):
-        """Whoever waits for the queue's open batch does not want it to linger."""
+        """A caller waits for the queue's open batch: it must not linger."""
         if queue.open is not None and not queue.hurried and not self.patient:
             queue.hurried = True
             self.wake_wanted = True
@@ -150,7 +151,7 @@ cdef class Accumulator:
         return batch
 
     def give_back(self, ProducerBatch batch):
-        """Called by a batch that is done: its memory is free."""
+        """Called by a completed batch: its memory is free."""
         self.incomplete.discard(batch)
         self.used_bytes -= batch.accounted
         batch.accounted = 0
@@ -167,10 +168,10 @@ cdef class Accumulator:
         if self.on_room is not None:
             self.on_room()
 
-    # What the users do.
+    # -- for users
 
-    # Wakes the loop if something that was done asks for it. It calls Python, where other threads
-    # may come in between: nothing may be half done.
+    # Wakes the loop if that is necessary. It calls Python, so other threads may run meanwhile:
+    # nothing may be half done.
     cdef int tell(self) except -1:
         if self.wake_wanted:
             self.wake_wanted = False
@@ -264,13 +265,13 @@ cdef class Accumulator:
         batch.number = self.batches_begun
         self.incomplete.add(batch)
         self.active.add(queue)
-        self.close_open(queue)  # the collector may have let another thread in, just now
+        self.close_open(queue)  # another thread may have run during a garbage collection
         queue.open = batch
         if not self.timed:
             self.timed = self.wake_wanted = True
         return batch
 
-    # The open batch with room for a record, a new one if need be; None: an obstacle.
+    # The open batch with room for a record, or a new one; None: there is an obstacle.
     cdef ProducerBatch batch_for(
         self, TopicQueues topic, PartitionQueue queue, Py_ssize_t need, int64_t offset, bint pinned
     ):
@@ -331,7 +332,7 @@ cdef class Accumulator:
             parts.headers_size, parts.header_count)
         return batch
 
-    # The topic's queues, None: it is not known.
+    # The topic's queues; None: the topic is unknown.
     cdef TopicQueues look_up(self, object name):
         cdef PyObject* found
         if name is not self.last_name:
@@ -375,7 +376,7 @@ cdef class Accumulator:
             index = partition
         elif self.chooser is not None and known:
             index = self.chooser(topic, key, value, known)
-        # No Python from here on. What was called above may have let the sender in.
+        # No Python from here on. The sender may have run during the calls above.
         if self.gate is not None and not passes:
             self.obstacle = OBSTACLE_GATE
             return None
@@ -398,9 +399,11 @@ cdef class Accumulator:
         return delivery
 
     def append_again(self, ProducerBatch origin, record):
-        """Append a record of another batch to where it belongs now (KIP-253), whatever the memory.
+        """Append a record of another batch to its new partition (KIP-253), even over the memory
+        limit.
 
-        It is where it was if its partition was given or it has no key. Returns (batch, index).
+        The partition stays the same if the user chose it or the record has no key. Returns (batch,
+        index).
         """
         cdef Py_ssize_t limit = self.memory_bytes
         cdef bint stays = origin.pinned or record.key is None
@@ -418,9 +421,9 @@ cdef class Accumulator:
         return delivery.batch, delivery.index
 
     def split(self, ProducerBatch batch, records, Py_ssize_t limit):
-        """The records of a batch in several of at most limit bytes (or one record) each, in order.
+        """Split a batch into batches of at most limit bytes (or one record) each, in order.
 
-        Returns the new batches; the old one is done, its deliveries follow the records.
+        Returns the new batches. The old batch is done, and its deliveries follow the records.
         """
         cdef PartitionQueue queue = batch.queue
         cdef PartitionQueue apart = PartitionQueue(queue.topic, queue.partition)
@@ -455,7 +458,8 @@ cdef class Accumulator:
         return parts
 
 
-# Where the bytes of a key or value lie; returns what holds them there, if that is not itself.
+# Finds the bytes of a key or value. Returns the object that holds them there, if it is not the
+# value itself.
 cdef inline object lay_open(
     object part, str what, const uint8_t** data, Py_ssize_t* size
 ):

@@ -1,5 +1,5 @@
-# Where a client's socket reads to: small answers gather in one buffer, a large one is read into the
-# bytes object that it becomes, so its records are never copied. It decodes nothing but lengths.
+# The read buffer of a client's socket. Small answers share one buffer. A large answer is read into
+# the bytes object that the caller gets, so its records are never copied. It decodes only lengths.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -16,7 +16,7 @@ cdef enum:
 
 
 cdef class AnswerReader:
-    """A writable buffer that is another place after each read."""
+    """A writable buffer. It may be at another place after each read."""
 
     cdef uint8_t* data
     cdef Py_ssize_t end

@@ -1,5 +1,5 @@
-# What a Fetch answer brought of one partition, on its way to the consumer's user: records are
-# made in one loop per poll, lazily, or go to columns. It moves a position on; it fetches nothing.
+# One partition's records of a Fetch answer, on their way to the user. They are decoded lazily, in
+# one loop per poll, or go to columns. It updates the position and fetches nothing.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -25,7 +25,7 @@ cdef class RecordSource:
     cdef int32_t partition
 
 
-# Kept to 72 bytes, as Record is: a larger object costs a slow clearing at each creation.
+# 72 bytes, as Record: a larger object is cleared slowly when it is created.
 @cython.final
 @cython.no_gc
 @cython.freelist(512)
@@ -145,8 +145,8 @@ cdef class FetchedRecords:
         self.partition_epoch = partition_epoch
         self._find_end()
 
-    # Where the next fetch goes on, by the batches' headers. A header that can't be is found again,
-    # and told, when the records are taken.
+    # The next fetch's offset, from the batches' headers. An impossible header is ignored here: it
+    # is reported when the records are read.
     cdef int _find_end(self) except -1:
         cdef const uint8_t* p = self._cursor.start
         cdef BatchInfo info
@@ -182,7 +182,7 @@ cdef class FetchedRecords:
         self.next_offset = (<ConsumerRecord>record).offset + 1
         return record
 
-    # The next record; failures are kept, so that they are met again by whoever goes on.
+    # The next record. A failure is kept, so that the next call meets it again.
     cdef bint _next(self, RecordFields* fields) except -1:
         if self._failure is not None:
             raise self._failure
@@ -239,7 +239,7 @@ cdef class FetchedRecords:
             except InvalidBatchError:
                 if taken == 0:
                     raise
-                break                       # those before it first; it is met again
+                break                       # return the records before it first
             record = self._make(&fields)
             PyList_Append(out, record)
             self.next_offset = record.offset + 1
@@ -278,7 +278,7 @@ cdef class FetchedRecords:
         return decode(self._buffer, verify=self._verify, start_offset=start_offset,
                       aborted=self._aborted)
 
-    # The offset after the batch that can't be read, if its header can.
+    # The offset after the unreadable batch, if its header is readable.
     @property
     def offset_after_failure(self):
         cdef BatchInfo info

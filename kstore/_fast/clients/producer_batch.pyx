@@ -1,5 +1,5 @@
-# The batch that a producer fills, and the Delivery of each of its records: nothing but the batch
-# and an index, so that a record costs next to nothing until somebody asks. It knows no network.
+# The batch that a producer fills, and the Delivery of each of its records. A Delivery is only a
+# batch and an index, so it costs almost nothing until it is used. It knows no network.
 
 import logging
 from _thread import allocate_lock, get_ident
@@ -109,7 +109,7 @@ cdef class ProducerBatch(RecordBatchBuilder):
         self.finish()
 
     def move(self, list places):
-        """The records have gone to other batches: places has (batch, index) for each of them."""
+        """Its records were moved to other batches: places has (batch, index) for each of them."""
         cdef list callbacks
         cdef int32_t i
         if self.done:
@@ -122,7 +122,7 @@ cdef class ProducerBatch(RecordBatchBuilder):
                     delivery_of(self, i).add_done_callback(callback)
         self.finish()
 
-    # Records in a row mostly have the same callback: they take one entry.
+    # Consecutive records usually have the same callback: they share one entry.
     cdef int add_callback(self, int32_t index, object callback) except -1:
         if index == self.run_last + 1 and (callback is self.run or (
                 type(callback) is MethodType and callback == self.run)):
@@ -175,7 +175,7 @@ cdef int call_back(object callback, Delivery delivery) except -1:
 @cython.no_gc
 @cython.freelist(512)
 cdef class Delivery:
-    # Follows the record to the batch where it is now.
+    # Finds the record's current batch.
     cdef int settle(self) except -1:
         while self.batch.moved is not None:
             self.batch, self.index = self.batch.moved[self.index]
@@ -268,7 +268,7 @@ cdef class Delivery:
         return self.outcome()
 
 
-# Ends an asyncio wait from whichever thread.
+# Completes an asyncio wait from any thread.
 cdef class Waker:
     cdef object loop
     cdef object future

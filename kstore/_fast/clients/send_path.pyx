@@ -1,5 +1,6 @@
-# What a producer's users call for each record: from the call's arguments to the open batch without
-# a Python frame between. A record that can't be taken at once goes to a method of the subclass.
+# The function that a producer's users call for each record: it goes from the call's arguments to
+# the open batch without a Python frame. If it can't take a record at once, it calls a method of the
+# subclass.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM
@@ -40,14 +41,15 @@ cdef class SendPath:
 
     def append_many(self, str topic, list values, list keys, int32_t partition, timestamp,
                     Py_ssize_t start, int64_t mark, list touched):
-        """Append from values[start] on; returns the index of the first that was not taken."""
+        """Append from values[start] on. Returns the index of the first value that was not appended.
+        """
         cdef Accumulator accumulator = self.accumulator
         cdef TopicQueues queues
         cdef Py_ssize_t i
         cdef RecordParts parts
         cdef int64_t moment
         cdef int32_t known
-        cdef bint slow              # Python was called on the way
+        cdef bint slow              # Python was called meanwhile
         cdef ProducerBatch batch
         moment = time_ns() // 1000000 if timestamp is None else timestamp
         queues = open_topic(accumulator, topic)
@@ -94,10 +96,11 @@ cdef class SendPath:
     def append_columns(self, str topic, Py_ssize_t count, tuple values, tuple keys,
                        uintptr_t timestamps, int32_t partition, Py_ssize_t start, int64_t mark,
                        list touched):
-        """As append_many, from Arrow's memory.
+        """As append_many, from Arrow memory.
 
-        A column is (address of validity bits or 0, address of offsets, their width in bytes,
-        address of data, index of the first row); keys may be None. timestamps: int64 per row, or 0.
+        A column is (address of the validity bits or 0, address of the offsets, their width in
+        bytes, address of the data, index of the first row). keys may be None. timestamps: int64 per
+        row, or 0.
         """
         cdef Accumulator accumulator = self.accumulator
         cdef TopicQueues queues
@@ -155,7 +158,7 @@ cdef int read_column(tuple given, Column* column) except -1:
     return 0
 
 
-# A row's bytes and their size; -1: null.
+# The bytes of a row and their size; -1: null.
 cdef inline Py_ssize_t cell(const Column* column, Py_ssize_t row, const uint8_t** data) noexcept:
     cdef int32_t[2] narrow
     cdef int64_t[2] wide
@@ -183,7 +186,7 @@ cdef TopicQueues open_topic(Accumulator accumulator, str topic):
     return queues
 
 
-# Wakes the sender; whether records may be appended as before, for it may have come in between.
+# Wakes the sender. Returns whether the fast path may continue: the sender may have run meanwhile.
 cdef bint go_on(Accumulator accumulator, TopicQueues queues, int32_t known) except -1:
     accumulator.tell()
     return accumulator.gate is None and queues.count == known

@@ -1,10 +1,10 @@
-# Whether the disk of a folder still answers. A write into the page cache goes on for a while when
-# the device below hangs, and then stands still with whoever writes. So a thread overwrites a block
-# of a file without a name, past the page cache, again and again while somebody writes, and all can
-# read for how long the answer is owed. Where nobody writes, the thread sleeps.
+# Checks whether the disk of a folder responds. When a device hangs, writes into the page cache
+# succeed for a while and then block their threads. So a thread overwrites a block of an unnamed
+# file, past the page cache, again and again while data is written. Everybody can read how long the
+# current check takes. The thread sleeps while nothing is written.
 #
-# tmpfs has no device, so nothing is asked there. A file system that refuses O_DIRECT is asked
-# through its cache, with a wait for the write-back of that block.
+# tmpfs has no device, so there are no checks. If a file system refuses O_DIRECT, a check writes
+# through the page cache and waits for the write-back of that block.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -36,7 +36,7 @@ cdef extern from * nogil:
             || ((unsigned long)found.f_type != 0x01021994UL         /* tmpfs */
                 && (unsigned long)found.f_type != 0x858458f6UL);    /* ramfs */
     }
-    /* A file without a name, or whose name is taken away at once; -1 with an errno. */
+    /* A file without a name, or one whose name is removed at once; -1 with an errno. */
     static int kstore_open_unnamed(const char *folder) {
         char path[4096];
         int fd = open(folder, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
@@ -50,7 +50,7 @@ cdef extern from * nogil:
         if (fd >= 0) unlink(path);
         return fd;
     }
-    /* Waits until the device has the block; the errno. */
+    /* Waits until the device has the block. Returns the errno. */
     static int kstore_ask(int fd) {
         int flags = fcntl(fd, F_GETFL);
         ssize_t done = pwrite(fd, kstore_block, KSTORE_BLOCK, 0);
@@ -83,8 +83,8 @@ cdef extern from * nogil:
     int getpid()
 
 cdef enum:
-    RESTS_AFTER_MS = 1000           # nobody has written for so long
-    TRIES_AGAIN_MS = 10000          # a folder that refuses the file may take it later
+    RESTS_AFTER_MS = 1000           # without a write for this time
+    TRIES_AGAIN_MS = 10000          # a folder that refuses the file may accept it later
 
 
 cdef int ask(ProbeState* state, int* fd) noexcept nogil:
@@ -124,7 +124,7 @@ cdef void* run(void* arg) noexcept nogil:
         until = until_ms(state.interval_ms if fd >= 0 else TRIES_AGAIN_MS)
         if not state.ended:
             pthread_cond_timedwait(&state.changed, &state.mutex, &until)
-    state.unsure = False                    # there is nobody to ask
+    state.unsure = False                    # there will be no result
     pthread_mutex_unlock(&state.mutex)
     if fd >= 0:
         close(fd)
@@ -132,7 +132,7 @@ cdef void* run(void* arg) noexcept nogil:
     return NULL
 
 
-# The last of the two who share the state frees it.
+# The last of the two to leave frees the state.
 cdef void leave(ProbeState* state) noexcept nogil:
     cdef bint last
     pthread_mutex_lock(&state.mutex)
@@ -160,7 +160,7 @@ cdef class DiskProbe:
             raise MemoryError
 
     def __dealloc__(self):
-        # In a forked child the thread is not there, and may have held the mutex.
+        # A forked child has no thread, and the thread may have held the mutex.
         if self.state != NULL and self.process == getpid():
             self.close()
             leave(self.state)
@@ -196,7 +196,7 @@ cdef class DiskProbe:
             self.running = True
             if kstore_begin_thread(run, state):
                 state.unsure = False
-                state.shared_by = 1             # none is to be had: the next who writes tries again
+                state.shared_by = 1             # no thread is left: the next write tries again
                 self.running = False
                 state.resting = True
         pthread_mutex_unlock(&state.mutex)
@@ -226,7 +226,7 @@ cdef class DiskProbe:
         return bool(self.state.resting)
 
     def close(self):
-        """Stop checking; a check that hangs ends on its own."""
+        """Stop checking. A check that hangs ends on its own."""
         cdef ProbeState* state = self.state
         if self.process != getpid():
             return

@@ -1,6 +1,6 @@
-# The page cache, asked without waiting: Linux's cachestat() counts the pages of a stretch, and
-# preadv2(RWF_NOWAIT) tells of one byte whether its page has been read (a page that is on its way
-# counts as cached). Where neither works, all is taken to be there.
+# Checks the page cache without waiting. Linux's cachestat() counts the cached pages of a range; a
+# page that is being read counts, too. preadv2(RWF_NOWAIT) shows whether the page of one byte has
+# been read. If neither works, all bytes count as cached.
 
 from libc.errno cimport EAGAIN, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -67,10 +67,10 @@ cdef extern from * nogil:
     ssize_t pread(int fd, void* into, size_t size, int64_t position)
 
 cdef enum:
-    LOOK_EACH_BYTES = 131072        # beside the count: where a page may be on its way
-    LOOK_ALONE_BYTES = 65536        # without one
-    EVERY_PAGE_BYTES = 65536        # so little is looked at page by page then
-    ADVISED_BYTES = 131072          # what every device takes at once
+    LOOK_EACH_BYTES = 131072        # together with the count: a page may still be on its way
+    LOOK_ALONE_BYTES = 65536        # without a count
+    EVERY_PAGE_BYTES = 65536        # check each page of a range up to this size
+    ADVISED_BYTES = 131072          # accepted by every device at once
     COPIED_BYTES = 16384
 
 
@@ -85,7 +85,7 @@ cdef int find_pages(
             return CANNOT_SAY
         if cached < (position + size_bytes - 1) // page - position // page + 1:
             return NOT_THERE
-        # Where the file system has no such look, the count has to do.
+        # If the file system does not support the second check, the count decides.
         return THERE if look_along(
             fd, position, size_bytes,
             <int64_t>LOOK_EACH_BYTES if on_their_way else size_bytes) else NOT_THERE
@@ -98,7 +98,7 @@ cdef int find_pages(
     return THERE
 
 
-# Whether a byte at each step, and the last one, can be read at once.
+# Whether a byte at each step, and the last byte, can be read without waiting.
 cdef bint look_along(int fd, int64_t position, int64_t size_bytes, int64_t step) noexcept nogil:
     cdef int64_t last = position + size_bytes - 1
     while position < last:

@@ -1,6 +1,6 @@
-# Reads cold parts of files into the page cache by a thread without the GIL, while the loop serves
-# others, and goes on ahead of those who read on and on. Whoever asked is told on the loop, by an
-# eventfd. Nothing is kept here: the page cache has the bytes, and whoever reads them looks again.
+# A thread without the GIL reads cold parts of files into the page cache while the loop serves other
+# clients. It reads ahead of readers that read in order. It notifies the loop through an eventfd. It
+# keeps no data: readers read from the page cache afterwards.
 
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint64_t
@@ -26,7 +26,7 @@ cdef extern from * nogil:
     static void kstore_raise_event(int fd) {
         uint64_t one = 1;
         ssize_t n = write(fd, &one, sizeof one);
-        (void)n;                /* full: it is raised */
+        (void)n;                /* full: the event is set */
     }
     static void kstore_take_event(int fd) {
         uint64_t count;
@@ -78,8 +78,8 @@ cdef int64_t LARGEST_WINDOW = 8 * 1024 * 1024
 cdef int64_t SMALLEST_WINDOW = 256 * 1024
 
 
-# Reads one job; what is wanted goes before what is ahead. False: what is ahead was left off, and
-# is to go on.
+# Does one job. Jobs that readers wait for come before those ahead of them. False: a job ahead was
+# interrupted and must continue later.
 cdef bint do_job(PageReaderState* state, PageJob* job, bint gives_way) noexcept nogil:
     cdef int64_t size
     if not job.begun:
@@ -92,14 +92,15 @@ cdef bint do_job(PageReaderState* state, PageJob* job, bint gives_way) noexcept 
             begin_reading_in(
                 job.fd, job.position + size, min(job.size_bytes - size, PIECE_BYTES))
         if read_in(job.fd, job.position, size) != size:
-            break                           # its end, or the disk: whoever reads it is told
+            break                           # the file's end, or an error: the reader gets it
         check(state, job.fd, job.position + size - 1)
         job.position += size
         job.size_bytes -= size
     return True
 
 
-# What was just read must be there: where the answer is another, the system is asked another way.
+# The bytes just read must be cached. If the check repeatedly says otherwise, use another way to
+# check.
 cdef void check(PageReaderState* state, int fd, int64_t position) noexcept nogil:
     if find_pages(fd, position, 1, state.ask_by, False) == THERE:
         state.doubts = 0
@@ -129,7 +130,7 @@ cdef void* run(void* arg) noexcept nogil:
     pthread_mutex_lock(&state.mutex)
     while not state.ended:
         if state.wanted_count:
-            begin_wanted(state)             # all at once: the disk takes them in its own order
+            begin_wanted(state)             # all of them: the disk chooses the order
             job = state.wanted[state.first_wanted]
             pthread_mutex_unlock(&state.mutex)
             do_job(state, &job, False)
@@ -171,7 +172,7 @@ cdef void stop(PageReaderState* state) noexcept nogil:
     pthread_mutex_unlock(&state.mutex)
 
 
-# The last of the two who share the state frees it.
+# The last of the two to leave frees the state.
 cdef void leave(PageReaderState* state) noexcept nogil:
     cdef bint last
     cdef int at
@@ -219,7 +220,7 @@ cdef class ColdRead:
         return 0
 
     def when_done(self, tell):
-        """Have tell() called on the loop when it is read, or could not be."""
+        """Call tell() on the loop when the read is done or has failed."""
         self.join(tell)
 
 
@@ -237,13 +238,13 @@ cdef class PageReader:
         self.brought = {}
 
     def __dealloc__(self):
-        # In a forked child the thread is not there, and may have held the mutex.
+        # A forked child has no thread, and the thread may have held the mutex.
         if self.state != NULL and self.process == getpid():
             stop(self.state)
             leave(self.state)
 
     def serve(self, add_reader, remove_reader, run=None):
-        """From now on this thread's loop reads here, and must not wait: its functions."""
+        """Serve the loop of this thread, which must not wait, with these functions."""
         self.add_reader = add_reader
         self.remove_reader = remove_reader
         self.run = run
@@ -261,14 +262,14 @@ cdef class PageReader:
         return read
 
     def brought_in(self, key, done):
-        """On the loop: notify the readers that lacked it."""
+        """On the loop: notify the waiting readers."""
         cdef ColdRead read = self.brought.pop(key)
         if not done.cancelled():
             read.problem = done.exception()
         read.end()
 
     def aside(self, str what, call):
-        """Have a thread call; None: whoever asks may wait itself."""
+        """Have a thread call it. None: the caller may wait itself."""
         return None if self.loop_thread == 0 else self.run(what, call)
 
     cdef bint has(self, int fd, int64_t position, int64_t size_bytes) noexcept:
@@ -313,7 +314,7 @@ cdef class PageReader:
         own = kstore_duplicate_fd(fd)
         if own < 0:
             return None
-        expect_no_order(own)                # the thread goes ahead, not whoever reads
+        expect_no_order(own)                # the thread reads ahead, not the reader
         read = ColdRead.__new__(ColdRead)
         read.position = position
         read.size_bytes = size_bytes
@@ -379,7 +380,7 @@ cdef class PageReader:
         stream.used = self.looks
         return stream
 
-    # Keeps half a window of what comes behind `end` read, or about to be; the window grows.
+    # Keeps at least half a window after `end` read or queued; the window grows.
     cdef int go_ahead(self, Stream* stream, int fd, int64_t end, int64_t file_end) except -1:
         cdef PageReaderState* state = self.state
         cdef PageJob* job
@@ -392,7 +393,7 @@ cdef class PageReader:
         if own < 0:
             return 0
         pthread_mutex_lock(&state.mutex)
-        if state.ahead_count == MAX_AHEAD:  # the oldest is the least of use
+        if state.ahead_count == MAX_AHEAD:  # the oldest job is the least useful
             close(state.ahead[state.first_ahead].fd)
             state.first_ahead = (state.first_ahead + 1) % MAX_AHEAD
             state.ahead_count -= 1
@@ -436,7 +437,7 @@ cdef class PageReader:
         self.state.ask_by = ("cachestat", "nowait", "nothing").index(way)
 
     def end(self):
-        """Stop reading; the current read ends on its own."""
+        """Stop reading. The current read ends on its own."""
         cdef PageReaderState* state = self.state
         self.serving = False
         self.loop_thread = 0

@@ -1,5 +1,5 @@
-# POSIX threads as far as the disk's threads need them. They touch no Python object and take no
-# signal.
+# POSIX threads, as far as the disk's threads need them. They use no Python objects and handle no
+# signals.
 
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
@@ -25,7 +25,7 @@ cdef extern from * nogil:
     """
     #include <pthread.h>
     #include <signal.h>
-    /* Begins a detached thread with a small stack; returns the errno. */
+    /* Starts a detached thread with a small stack; returns the errno. */
     static int kstore_begin_thread(void *(*run)(void *), void *arg) {
         pthread_attr_t attributes;
         pthread_t thread;
@@ -51,7 +51,7 @@ cdef inline int64_t monotonic_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-# When so many milliseconds from now are over, as a condition variable is told.
+# The deadline after this many milliseconds, for a condition variable.
 cdef inline timespec until_ms(int64_t timeout_ms) noexcept nogil:
     cdef timespec until
     clock_gettime(CLOCK_REALTIME, &until)

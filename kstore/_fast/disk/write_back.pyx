@@ -1,9 +1,9 @@
-# Early write-back: a thread per log dir has the system write what was written to files there,
-# before so much is unwritten that the system makes every writer wait. Stretches are noted in steps
-# of some megabytes; a little unwritten data costs nothing, not even the thread.
+# Early write-back: a thread per log dir asks the system to write new data to the disk before so
+# much is unwritten that the system makes every writer wait. Ranges are noted in steps of some
+# megabytes. Little unwritten data costs nothing, not even the thread.
 #
-# A note's file is opened anew by the thread: whoever waits for a write takes note of its failure,
-# and a descriptor that shares the file's open description would take that from the next fdatasync.
+# The thread opens each file again. An error is reported once to each open file description: if the
+# thread waited on the log's own one, the log's next fdatasync would not see it.
 
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
@@ -47,10 +47,10 @@ cdef extern from * nogil:
     int getpid()
 
 cdef enum:
-    UNDER_WAY = 4                           # writes that the system has begun
+    UNDER_WAY = 4                           # writes that the system has started
     LOOSE_STEP_BYTES = 65536
     BUDGET_HOLDS_MS = 10000
-    LOOSE_HOLDS_MS = 35000                  # then the system has written it by itself
+    LOOSE_HOLDS_MS = 35000                  # by then the system has written it by itself
 
 cdef int64_t LARGEST_STEP_BYTES = 8 * 1024 * 1024
 cdef int64_t SMALLEST_STEP_BYTES = 1024 * 1024
@@ -68,7 +68,7 @@ cdef inline int compare(WriteBackState* state) noexcept nogil:
     return 0
 
 
-# The note's file by an open description of its own; the note's descriptor where that fails.
+# The note's file, opened again; the note's own descriptor if that fails.
 cdef int reopen(int fd) noexcept nogil:
     cdef char[40] path
     cdef int opened
@@ -84,7 +84,7 @@ cdef void begin(WriteBackState* state, Note* note) noexcept nogil:
     cdef int fd = note.fd
     note.fd = reopen(fd)
     kstore_begin_write(note.fd, note.position, note.size_bytes)
-    if note.fd == fd:               # its errors are another's: nobody waits for it
+    if note.fd == fd:               # errors on this descriptor belong to the log: do not wait
         close(fd)
         note.fd = -1
 
@@ -147,7 +147,7 @@ cdef void close_note(Note* note) noexcept nogil:
         note.fd = -1
 
 
-# The last of the two who share the state frees it.
+# The last of the two to leave frees the state.
 cdef void leave(WriteBackState* state) noexcept nogil:
     cdef bint last
     pthread_mutex_lock(&state.mutex)
@@ -180,7 +180,7 @@ cdef class WriteBack:
         self.set_budget(-1, find_budget)
 
     def __dealloc__(self):
-        # In a forked child the thread is not there, and may have held the mutex.
+        # A forked child has no thread, and the thread may have held the mutex.
         if self.state != NULL and self.process == getpid():
             self.close()
             leave(self.state)
@@ -198,8 +198,8 @@ cdef class WriteBack:
         return 0
 
     def set_budget(self, int64_t size_bytes, find_budget=None):
-        """How many bytes may be unwritten; below 0: what find_budget() says now and then; 0: no
-        write begins early.
+        """The limit of unwritten bytes. Below 0: find_budget() gives it, asked again now and then.
+        0: no early write-back.
         """
         self.possible = KSTORE_WRITES_EARLY and size_bytes != 0 and not self.state.ended
         self.find_budget = find_budget if size_bytes < 0 else None
@@ -224,7 +224,7 @@ cdef class WriteBack:
             return False
         own = kstore_duplicate(fd)
         if own < 0:
-            return False                    # none is left: the system writes it in its own time
+            return False                    # no descriptor is left: the system writes it later
         if not self.running:
             state.shared_by = 2
             if kstore_begin_thread(run, state):
@@ -257,7 +257,7 @@ cdef class WriteBack:
         if self.process != getpid():
             return 0
         pthread_mutex_lock(&state.mutex)
-        for left in range(state.count):     # each goes round once
+        for left in range(state.count):     # look at each note once
             note = state.notes[state.first]
             state.first = (state.first + 1) % MAX_NOTES
             if note.owner == owner:
@@ -276,7 +276,7 @@ cdef class WriteBack:
         if now - self.loose_since_ms > LOOSE_HOLDS_MS:
             self.loose_since_ms = now
             self.loose_bytes = 0
-            self.take_budget(budget)        # steps as usual
+            self.take_budget(budget)        # back to the usual steps
             return 0
         self.step_bytes = LOOSE_STEP_BYTES
         self.loose_limit = self.loose_bytes + max(budget // 4, LARGEST_STEP_BYTES)
@@ -340,7 +340,7 @@ cdef class WriteBack:
         return max(monotonic_ms() - since, 1) if since else 0
 
     def close(self):
-        """Stop early write-back; the current write ends on its own."""
+        """Stop early write-back. The current write ends on its own."""
         cdef WriteBackState* state = self.state
         self.possible = False
         if self.process != getpid():

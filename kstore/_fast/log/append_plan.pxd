@@ -12,19 +12,19 @@ cdef extern from *:
     const int64_t LARGEST_OFFSET_DELTA "INT32_MAX"      # of a record from its segment's base
 
 cdef enum AppendOrigin:
-    # offsets are assigned; producer sequences checked; one batch or many
+    # assigned offsets and checked sequences; one batch or several
     ORIGIN_CLIENT = 0
-    ORIGIN_COORDINATOR = 1          # as CLIENT, control batches allowed
-    ORIGIN_REPLICA = 2              # offsets and epochs are taken as they are
-    ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs assigned
-    ORIGIN_EXACT = 4                # a copy's: as REPLICA, from another cluster's log
+    ORIGIN_COORDINATOR = 1          # as CLIENT, but control batches are allowed
+    ORIGIN_REPLICA = 2              # offsets and epochs stay as they are
+    ORIGIN_GIVEN_OFFSETS = 3        # KIP-391: base offset >= log end offset, epochs are assigned
+    ORIGIN_EXACT = 4                # of an exact copy: as REPLICA, from another cluster's log
 
 cdef inline bint as_they_are(int origin) noexcept nogil:
     return origin == ORIGIN_REPLICA or origin == ORIGIN_EXACT
 
 cdef struct AppendResult:
-    int16_t error_code              # Kafka's; 0 is NONE. Decisions are values; only I/O raises
-    int64_t base_offset             # of the first batch (or of the duplicate's original)
+    int16_t error_code              # Kafka's; 0 is NONE. Refusals are values; only I/O raises
+    int64_t base_offset             # the first batch's, or the duplicate's original
     int64_t last_offset
     int64_t log_append_time_ms      # -1 with CreateTime
     int64_t log_start_offset
@@ -51,15 +51,15 @@ cdef class AppendInfo:
 cdef AppendInfo make_info(const AppendResult* result)
 
 cdef class AppendPlan:
-    # what the log's configuration says of batches
+    # limits from the log's configuration
     cdef int64_t segment_bytes
     cdef int64_t max_message_bytes
     cdef bint log_append_time
-    cdef bint compacted             # a record needs a key
+    cdef bint compacted             # every record must have a key
     cdef int64_t before_max_ms
     cdef int64_t after_max_ms
-    cdef Verdict seen               # on the batch of the append under way; or None
-    cdef bint summed                # its batches' checksums were checked
+    cdef Verdict seen               # a thread's check of the current batch, or None
+    cdef bint summed                # the batches' checksums were checked
     cdef BatchInfo* batches
     cdef int count
     cdef int room
@@ -72,7 +72,8 @@ cdef class AppendPlan:
     cdef bint are_keyed(self, uint8_t* data, BatchInfo* info) except -1
     cdef int16_t check_limits(self, Py_ssize_t size) except -1
     cdef int16_t check_times(self, uint8_t* data, int64_t now) except -1
-    cdef void take_time(self, int64_t now) noexcept     # the records get the clock's
+    # sets the records' timestamps to the clock's
+    cdef void take_time(self, int64_t now) noexcept
     cdef int16_t place(
         self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin) noexcept
     # True: the log has this client's batch already. Such a batch is answered as a duplicate
@@ -87,8 +88,8 @@ cdef class AppendPlan:
     cdef void assign_batches(self, uint8_t* data, int64_t now) noexcept nogil
     cdef int64_t end_offset(self) noexcept
     cdef Py_ssize_t size_bytes(self) noexcept           # of all its batches
-    # Plans batches that lie apart, at most MAX_PIECES, as one append at this offset; each has its
-    # own result. Gives the parts to be written; returns how many.
+    # Plans at most MAX_PIECES separate batches as one append at this offset; each has its own
+    # result. Fills the parts to write and returns how many.
     cdef int plan_pieces(
         self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end,
         int32_t leader_epoch, int64_t now, iovec* parts) except -1

@@ -107,7 +107,8 @@ cdef class AppendPlan:
             if origin == ORIGIN_CLIENT and info.producer_id >= 0 and info.base_sequence < 0:
                 return INVALID_RECORD                   # a producer id comes with a sequence
             if is_log_append_time(info) and (self.log_append_time or info.max_timestamp == -1):
-                return INVALID_TIMESTAMP                # as in Kafka, which allows it elsewhere
+                # as in Kafka, which allows it in other batches
+                return INVALID_TIMESTAMP
             if is_compressed(info):
                 if info.size_bytes > self.max_message_bytes:
                     return MESSAGE_TOO_LARGE        # it is not checked

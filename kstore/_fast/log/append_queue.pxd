@@ -1,4 +1,4 @@
-# Appends to the logs of one log dir that are left to threads, since they may have to wait.
+# Appends to the logs of one log dir that threads do, because they may have to wait.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -12,31 +12,31 @@ cdef enum AppendLane:
     LANE_SMALL = 0
     LANE_BULK = 1
 
-# One append. Who asks for it makes a class of its own, which is told on the loop.
+# One append. Its creator subclasses it, and is notified on the loop.
 cdef class AppendJob:
     cdef LogCore core
     cdef uint8_t* data                      # changed in place
     cdef Py_ssize_t size
-    cdef object keeps                       # what the memory belongs to
+    cdef object keeps                       # the owner of the memory
     cdef int32_t leader_epoch
     cdef int origin
     cdef Verdict seen
     cdef bint summed                        # the batches' checksums were checked
-    cdef int64_t term                       # of the log, when it was queued
-    cdef int64_t number                     # among all that were queued for the log
-    cdef AppendResult result                # unless there is a problem
-    cdef readonly object problem            # what the append raised; None: nothing
-    # On the loop, in the order of the log: the append is done. Then, when that was said to all that
-    # were done by now, what waited for it goes on.
+    cdef int64_t term                       # the log's term when it was queued
+    cdef int64_t number                     # its number among the log's queued appends
+    cdef AppendResult result                # valid unless there is a problem
+    cdef readonly object problem            # the exception that the append raised, or None
+    # Called on the loop, in the log's order: ended() when the append is done, go_on() after ended()
+    # of all appends that were done by then.
     cdef int ended(self) except -1
     cdef int go_on(self) except -1
     cdef int take(self, object data) except -1
 
-# One that calls back: with this job.
+# An append that calls back with this job.
 cdef class CallbackJob(AppendJob):
     cdef object callback
 
-# What one thread waits for, and does.
+# The jobs of one thread.
 cdef class Lane:
     cdef pthread_mutex_t mutex
     cdef pthread_cond_t changed
@@ -49,9 +49,9 @@ cdef class Lane:
 cdef class AppendQueue:
     cdef readonly str path
     cdef readonly DirCalm calm
-    cdef object warn                        # callable(str): what the operator has to know
-    cdef object call_threadsafe             # of the loop that jobs come from; None: there is none
-    # callable(run): has it called once for each job, instead of a thread; for simulations
+    cdef object warn                        # callable(str): reports to the operator
+    cdef object call_threadsafe             # of the loop that queues jobs; None: there is none
+    # callable(run): calls it once for each job, instead of a thread; for simulations
     cdef object run_later
     cdef dict threads                       # name -> Thread
     cdef list lanes
@@ -59,9 +59,9 @@ cdef class AppendQueue:
     cdef Lane space                         # its jobs are files
     cdef int64_t watched_us                 # when the watch last had work
     cdef bint stopping
-    cdef list done                          # jobs that the loop does not know of
-    cdef bint told                          # and is about to
-    cdef readonly int64_t appends           # that were left to threads
+    cdef list done                          # done, but the loop has not been notified yet
+    cdef bint told                          # a notification is on its way
+    cdef readonly int64_t appends           # the number of appends that threads did
     cdef int submit(self, AppendJob job) except -1
     cdef int enter_lane(self, AppendJob job) except -1
     cdef int run(self, Lane lane, int number, AppendJob job) except -1

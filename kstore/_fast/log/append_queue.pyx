@@ -30,7 +30,8 @@ from kstore._fast.record.nested cimport NestedBatches
 cdef enum:
     SAID_AFTER_US = 1000000         # an append that hangs for so long is reported
     SAID_AGAIN_US = 30000000
-    WAITS_FOR_ROOM_MS = 10000       # a disk that has written nothing by then makes it wait itself
+    # after this time without a write, the disk itself makes writers wait
+    WAITS_FOR_ROOM_MS = 10000
     WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
     WATCH_MS = 500
     FOR_EVER = -1
@@ -119,7 +120,8 @@ cdef class Lane:
         pthread_mutex_unlock(&self.mutex)
 
     cdef void wait(self, int64_t timeout_ms) noexcept nogil:
-        """Until it is woken, was woken since the last wait, or the time is over; negative: forever.
+        """Wait until it is woken, was woken since the last wait, or the time is over; negative:
+        forever.
         """
         cdef timespec until = until_ms(timeout_ms)
         pthread_mutex_lock(&self.mutex)
@@ -325,7 +327,8 @@ cdef class AppendQueue:
         """The thread that reports what hangs, even if all others must wait for it."""
         cdef int64_t[2] said
         cdef bint busy
-        cdef bint owed = False                      # an answer of the disk, as was told
+        # the disk has not responded, and that was reported
+        cdef bint owed = False
         said[0] = said[1] = 0
         while not self.stopping:
             with nogil:

@@ -5,16 +5,16 @@ from libc.stdint cimport int32_t, int64_t
 from kstore._fast.log.epoch_cache cimport EpochCache
 from kstore._fast.record.batch cimport BatchInfo
 
-# What the header of the next batch has to agree with: its CRC covers neither its base offset nor
-# its leader epoch.
+# What the next batch's header must agree with, since its CRC covers neither its base offset nor its
+# leader epoch.
 cdef struct Order:
-    int64_t expected                # its base offset is not below it
-    int64_t limit                   # its last offset is
+    int64_t expected                # its base offset must not be below this
+    int64_t limit                   # its last offset must be below this
     int32_t epoch                   # its leader epoch; -1: any
-    int64_t epoch_until             # for batches that begin below this offset
+    int64_t epoch_until             # the epoch holds for batches that begin below this offset
 
-# Whether a batch follows the one before it, as nearly all do: where the epoch stays as it is. What
-# does not is for `fits` to judge.
+# Whether a batch follows the previous one with the same epoch, as nearly all do. Otherwise ask
+# `fits`.
 cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
     if info.base_offset < order.expected or info.last_offset_delta < 0 \
             or info.base_offset >= min(order.limit, order.epoch_until) \
@@ -24,7 +24,7 @@ cdef inline bint goes_on(const BatchInfo* info, Order* order) noexcept nogil:
     order.expected = info.base_offset + info.last_offset_delta + 1
     return True
 
-# Of batches from the offset expected on, that all end below limit.
+# For batches from the expected offset on that end below limit.
 cdef int begin_order(
     EpochCache epochs, int64_t expected, int64_t limit, Order* order) except -1
 cdef bint fits(EpochCache epochs, const BatchInfo* info, Order* order) except -1 nogil

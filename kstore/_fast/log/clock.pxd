@@ -1,5 +1,5 @@
-# The clock of the connections' bookkeeping: milliseconds that only go up, at the resolution of a
-# scheduler's tick, without a system call.
+# The clock of the connections' bookkeeping: milliseconds that never decrease, with a scheduler
+# tick's resolution, without a system call.
 
 from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec
@@ -20,7 +20,7 @@ cdef inline int64_t now_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-# Microseconds, for the turns of connections: as exact as can be, at some 20 ns.
+# Microseconds, for the turns of connections: exact, and costs some 20 ns.
 cdef inline int64_t now_us() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)

@@ -1,6 +1,6 @@
-# The append core of one topic-partition's log: what must run in C for every batch. LogView has
-# its offsets, its segments and the look-up. Rolling is its owner's, LocalLog; retention, recovery
-# and everything rare is what kstore.log builds on that.
+# The append core of one log: what must run in C for every batch. LogView has its offsets, its
+# segments and the look-up. LocalLog, the owner, rolls segments. kstore.log adds retention, recovery
+# and everything rare.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -11,48 +11,49 @@ from kstore._fast.record.builder cimport RecordBatchBuilder
 from kstore._fast.record.unpack cimport Verdict
 
 cdef enum:
-    DIRECT_BYTES = 65536            # more than this is left to threads, where there are any
+    DIRECT_BYTES = 65536            # threads, if there are any, do larger appends
 
 cdef class LogCore(LockedLog):
-    cdef AppendPlan plan                    # the batches of the append under way, and the limits
+    cdef AppendPlan plan                    # the batches of the current append, and the limits
     cdef int64_t segment_ms
     cdef int64_t segment_index_entries
     # callable() after each append, outside the lock; or None
     cdef public object on_append
-    cdef object clock                       # None: the machine's
+    cdef object clock                       # None: the machine's clock
     cdef readonly DirCalm calm              # its log dir's
-    # the AppendQueue of its log dir, which leaves appends to threads; None: there is none
+    # the AppendQueue of its log dir, whose threads do appends; None: there is none
     cdef readonly object appends
-    # What was left to them and is not done, as the loop knows it: nothing may go before it.
+    # The number of appends that threads have not finished, as the loop knows. No append may
+    # overtake them.
     cdef readonly int queued
-    cdef int lane                           # that all of it is in
-    cdef list held                          # those that wait for `release`; None: none has to
-    cdef int64_t given                      # appends that were ever left to threads
-    cdef int64_t failed_until               # of them, those up to this number fail
-    # Grows when this broker ceases to lead or to follow: what was queued before is refused.
+    cdef int lane                           # the lane of all of them
+    cdef list held                          # appends that wait for `release`; None: none must wait
+    cdef int64_t given                      # the number of appends that were ever queued
+    cdef int64_t failed_until               # of those, all up to this number fail
+    # Increases when this broker stops leading or following. Appends of an earlier term are refused.
     cdef int64_t term
-    cdef bint patient                       # the append under way is a thread's
+    cdef bint patient                       # a thread does the current append
     cdef bint appending
     cdef uint8_t* scratch                   # append_record builds here
     cdef Py_ssize_t scratch_room
     cdef RecordBatchBuilder spare
 
-    # data is changed in place (offsets, epoch). Rolls through the owner when it must. Raises
-    # OSError only.
+    # Changes data in place (offsets, epoch). Lets the owner roll when necessary. Raises only
+    # OSError.
     cdef int append(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch, int origin,
                     AppendResult* out) except -1
-    # The same for one batch that a thread has looked into, if it is compressed; a verdict without a
-    # status says how much may be decompressed here. None: as append. term: from a thread that may
-    # wait, and only if the term is still that one. summed: the checksums were checked.
+    # The same for one batch, which a thread has checked if it is compressed. A verdict without a
+    # status limits how much may be decompressed here; None: as append. A thread that may wait gives
+    # its term; the append is refused if the log's term differs. summed: the checksums were checked.
     cdef int append_seen(self, uint8_t* data, Py_ssize_t size_bytes, int32_t leader_epoch,
                          int origin, Verdict seen, AppendResult* out, int64_t term=*,
                          bint summed=*) except -1
-    # Client batches that lie apart, by one write. All of `may_append_pieces`; where the write fails
-    # it raises, and none of them is appended.
+    # Appends separate client batches with one write, after `may_append_pieces`. If the write fails,
+    # it raises, and no batch is appended.
     cdef int append_pieces(self, AppendPiece* pieces, int count, int32_t leader_epoch) except -1
     cdef bint may_append_pieces(self, const AppendPiece* pieces, int count) except -1
-    # Whether the loop may append these batches itself: nothing is before them, nothing has to be
-    # waited for, and they have at most so many bytes. given: they bring their offsets.
+    # Whether the loop may append these batches itself: no append is queued before them, nothing
+    # requires waiting, and they have at most this many bytes. given: they have given offsets.
     cdef bint may_append_now(self, const uint8_t* data, Py_ssize_t size, bint given,
                              Py_ssize_t most=*) except -1
     cdef bint stays_in_segment(
@@ -76,6 +77,6 @@ cdef class LogCore(LockedLog):
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1
 
-# What `Log` inherits: an append of one record costs its caller no Python frame.
+# The base of `Log`: an append of one record costs its caller no Python frame.
 cdef class Appender:
     cdef LogCore appends

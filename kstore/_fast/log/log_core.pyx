@@ -234,7 +234,7 @@ cdef class LogCore(LockedLog):
                 epoch = self.epoch_before(self.log_end_offset)
             out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
         if out.error_code == INVALID_PRODUCE_OFFSET or out.error_code == MESSAGE_TOO_LARGE:
-            plan.is_repeated(self.producers, origin, out)   # what is there keeps its own answer
+            plan.is_repeated(self.producers, origin, out)   # a batch in the log keeps its result
             return 0
         if out.error_code != NONE or plan.stage(self.producers, data, origin, out):
             return 0
@@ -256,8 +256,8 @@ cdef class LogCore(LockedLog):
             out.log_append_time_ms = now
         return 0
 
-    # Kafka's rules: by size, by time of the records (of the clock where they have none), by
-    # index, and where the offset would be too far from the segment's base.
+    # Kafka's rules: by size, by the records' time (by the clock if they have none), by index size,
+    # and if the offset would be too far from the segment's base.
     cdef bint must_roll(self, Py_ssize_t size, int64_t now) noexcept:
         cdef int64_t newest = -1
         cdef int i
@@ -284,7 +284,7 @@ cdef class LogCore(LockedLog):
             waited = now - active.created_ms
         return waited > self.segment_ms
 
-    # A new segment begins at the log end offset, but where given offsets leave too wide a gap.
+    # A new segment begins at the log end offset, unless given offsets leave too wide a gap.
     cdef int64_t roll_offset(self) noexcept:
         cdef int64_t last = self.plan.end_offset() - 1
         if last - self.log_end_offset > LARGEST_OFFSET_DELTA:
@@ -443,7 +443,7 @@ cdef class LogCore(LockedLog):
         if code != NONE:
             raise self.owner.append_error(code, view.size, self.log_end_offset)
 
-    # Fills the builder with the last batch, sealed; those that it had no room for go into earlier.
+    # Fills the builder with the last batch, sealed; earlier full batches go into `earlier`.
     cdef int fill(self, RecordBatchBuilder builder, records, bytearray earlier,
                   int64_t base_offset) except -1:
         cdef int64_t now = self.now_ms()
@@ -457,7 +457,7 @@ cdef class LogCore(LockedLog):
         for record in records:
             builder.append_record(record, now)
             if builder.size_bytes > limit and builder.count > 1:
-                builder.size_bytes = size           # the record before was the last that fits
+                builder.size_bytes = size           # the previous record is the last that fits
                 builder.count -= 1
                 builder.largest_timestamp = largest
                 builder.seal(offset, -1)

@@ -1,4 +1,4 @@
-# What one log holds and how an offset is found in it.
+# The contents of one log, and how to find an offset.
 
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -15,7 +15,7 @@ from kstore._fast.log.segment_file cimport SegmentFile
 cdef enum:
     HEADER_WINDOW = 8192
 
-# A stretch of a segment in which batch headers are looked at.
+# Part of a segment, to look at batch headers.
 cdef struct HeaderWindow:
     int64_t start
     int64_t size
@@ -24,19 +24,20 @@ cdef struct HeaderWindow:
 cdef struct Slice:
     int64_t position                # in the segment file
     int64_t size_bytes              # whole batches
-    # of the first batch in it (the offset asked for, where that is known cheaply)
+    # of the first batch in it, or the requested offset if that is cheaper
     int64_t base_offset
-    int64_t next_offset             # where to read on: after the last batch in it
+    int64_t next_offset             # where to continue reading: after the last batch in it
 
 cdef class LogView:
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t log_end_offset
     cdef readonly int64_t high_watermark
     cdef readonly int64_t last_stable_offset
-    cdef public bint follows_end            # no replicas: the high watermark is the visible end
-    # with flush=always nobody sees what is not on the disk
+    # without replicas: the high watermark is the visible end
+    cdef public bint follows_end
+    # with flush=always: readers see only what is on disk
     cdef public bint shows_durable
-    cdef public int64_t durable_offset      # every record below it is on the disk
+    cdef public int64_t durable_offset      # every record below it is on disk
     cdef readonly list segments             # LogSegment, ascending
     cdef readonly LogSegment active         # the last one
     cdef readonly EpochCache epochs
@@ -44,19 +45,19 @@ cdef class LogView:
     cdef object owner                       # kstore.log's Log: index pages, rolls, errors
     cdef int64_t index_interval_bytes
     cdef ReadHints hints
-    cdef public int damages_found           # how often a damaged part became known
-    cdef int cuts                           # how often the segments changed, before a file was
-    # Who must not wait for the disk, and reads just now: a thread's ident; 0: nobody. What would
-    # have to be waited for raises NotInMemory then (slice_checks).
+    cdef public int damages_found           # increases with each newly known damaged range
+    cdef int cuts                           # increases when the segments change, before a file does
+    # The thread that is reading and must not wait for the disk; 0: none. Its reads raise
+    # NotInMemory instead of waiting (slice_checks).
     cdef unsigned long hurried
-    cdef readonly PageReader pages          # of the log dir; None: whoever reads may wait
-    cdef tuple judged                       # segment, position, error: what a thread has found
-    cdef ColdRead examining                 # damage that an answer met is being looked at
+    cdef readonly PageReader pages          # of the log dir; None: readers may wait
+    cdef tuple judged                       # segment, position, error: found by a thread
+    cdef ColdRead examining                 # a thread examines damage that a read met
 
-    # The longest run of whole batches from the one that holds offset, in one segment, below
-    # max_offset, of at most max_bytes (at least one whole batch when min_one). Returns the file,
-    # or None where there is nothing to read at offset; out_of_range is set when offset is outside
-    # [log_start_offset, log_end_offset]. Raises OSError only.
+    # The longest run of complete batches in one segment, from the batch with the offset on, below
+    # max_offset, of at most max_bytes (at least one complete batch with min_one). Returns the file,
+    # or None if there is nothing to read at offset. out_of_range: whether offset is outside
+    # [log_start_offset, log_end_offset]. Raises only OSError.
     cdef SegmentFile locate(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                             bint min_one,
                             Slice* out, bint* out_of_range)

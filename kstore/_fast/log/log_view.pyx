@@ -88,12 +88,12 @@ cdef class LogView:
             max_offset = min(max_offset, self.log_end_offset)
             if offset >= max_offset:
                 return None
-            known, cuts = self.damages_found, self.cuts     # grow only by what was not known
+            known, cuts = self.damages_found, self.cuts     # increase only for new damage
             try:
                 return self.locate_good(offset, max_offset, max_bytes, min_one, out)
             except OSError:
                 if self.damages_found == known and self.cuts == cuts:
-                    raise               # otherwise the damage is now skipped, or named
+                    raise               # otherwise the damage is now skipped, or known
 
     cdef SegmentFile locate_good(self, int64_t offset, int64_t max_offset, int64_t max_bytes,
                                  bint min_one, Slice* out):
@@ -139,8 +139,8 @@ cdef class LogView:
             at += 1
         return None
 
-    # Where the look for an offset begins in a segment, by its index. An entry is believed if the
-    # batch that it points to has its offset; else the index is made anew from the segment.
+    # Where the search for an offset begins in a segment, by its index. An entry is valid if the
+    # batch at its position has its offset. Otherwise the index is built again from the segment.
     cdef int64_t indexed_position(self, LogSegment segment, int64_t offset,
                                   HeaderWindow* window) except -1:
         cdef int64_t position = segment.floor_position(offset)
@@ -155,8 +155,8 @@ cdef class LogView:
                 position = segment.floor_position(offset)
         return max(position, <int64_t>0)
 
-    # The base offset of the batch that an entry with this position points to; -2 where no batch
-    # lies there, or another one. The window is read here, and used by who goes on from there.
+    # The base offset of the batch at an entry's position; -2: there is no batch, or another one.
+    # The window is read here, and reused by the search from there.
     cdef int64_t indexed_batch(self, LogSegment segment, int64_t position,
                                HeaderWindow* window) except -1:
         cdef BatchInfo info
@@ -175,8 +175,8 @@ cdef class LogView:
             return -2
         return offset
 
-    # Where the look for an offset begins in a segment with damage: not before what lies before the
-    # offset. What hides the offset is raised.
+    # Where the search for an offset begins in a segment with damage: after damage that ends before
+    # the offset. If damage hides the offset, it is raised.
     cdef int64_t behind_damage(self, LogSegment segment, int64_t position,
                                int64_t offset) except -1:
         for damage in segment.damages:
@@ -186,7 +186,7 @@ cdef class LogView:
                 position = max(position, <int64_t>damage.end_position)
         return position
 
-    # The header of the batch at a position, read by way of the window. False: nothing lies there.
+    # Reads the header of the batch at a position through the window. False: there is none.
     cdef bint peek(self, LogSegment segment, int64_t at, HeaderWindow* window,
                    BatchInfo* info) except -1:
         cdef int status
@@ -209,8 +209,7 @@ cdef class LogView:
             raise self.corrupt(segment, at)
         return True
 
-    # Moves position to the first batch that ends at or behind offset; False: there is none in the
-    # segment.
+    # Moves position to the first batch that ends at or after offset. False: the segment has none.
     cdef bint skip_to(self, LogSegment segment, int64_t* position, int64_t offset,
                       HeaderWindow* window, BatchInfo* info) except -1:
         cdef Order order
@@ -225,7 +224,7 @@ cdef class LogView:
             position[0] += info.size_bytes
         return False
 
-    # The end of the whole batches from position that fit; position itself where not even one does.
+    # The end of the complete batches from position that fit; position itself if none fits.
     cdef int64_t find_end(self, LogSegment segment, int64_t position, int64_t max_offset,
                           int64_t max_bytes, bint min_one, Slice* out) except -1:
         cdef BatchInfo info
@@ -245,8 +244,8 @@ cdef class LogView:
         if max_offset >= segment.next_offset and limit >= segment.size_bytes:
             out.next_offset = segment.next_offset
             return segment.size_bytes
-        # Begin behind what the index says must fit, so that only a stretch between two entries is
-        # read.
+        # Start after the batches that must fit by the index, so that only the range between two
+        # entries is read.
         at = segment.floor_below(limit, &offset)
         if offset > max_offset:
             at = segment.floor_below(segment.floor_position(max_offset), &offset)
@@ -259,7 +258,8 @@ cdef class LogView:
         out.next_offset = offset
         begin_order(self.epochs, offset, segment.next_offset, &order)
         while at != damaged and self.peek(segment, at, &window, &info):
-            # Also the one that is not taken: its offset tells whether those before it are right.
+            # The batch after the last one, too: its offset shows whether the earlier ones are
+            # right.
             if not fits(self.epochs, &info, &order):
                 raise self.corrupt(segment, at)
             if info.base_offset + info.last_offset_delta >= max_offset:
@@ -270,7 +270,7 @@ cdef class LogView:
             out.next_offset = info.base_offset + info.last_offset_delta + 1
         return at
 
-    # -- keeping what an append or a scan brings
+    # -- after an append or a scan
 
     cdef int note_batch(self, LogSegment segment, const BatchInfo* info, int64_t position,
                         bint epochs) except -1 nogil:
@@ -282,7 +282,7 @@ cdef class LogView:
             segment.max_timestamp = info.max_timestamp
         if position == 0:
             segment.first_timestamp = info.max_timestamp
-        # In this order: who reads meanwhile has a bound for all the bytes that it sees.
+        # In this order: a concurrent reader has a bound for all bytes that it sees.
         segment.next_offset = info.base_offset + info.last_offset_delta + 1
         segment.size_bytes = position + info.size_bytes
         if epochs and info.partition_leader_epoch != self.epochs.latest_epoch \
@@ -291,7 +291,7 @@ cdef class LogView:
                 self.epochs.assign(info.partition_leader_epoch, info.base_offset)
         return 0
 
-    # A batch with a producer id that is in the log already: no check is left to make.
+    # A batch with a producer id that is already in the log: no checks are left.
     cdef int note_producer(self, const uint8_t* p, const BatchInfo* info) except -1:
         cdef EndMarker marker
         cdef int64_t first, last
@@ -304,14 +304,14 @@ cdef class LogView:
         self.producers.commit()
         return 0
 
-    # The limit up to which records may become visible when all replicas have them.
+    # Records below this may become visible when all replicas have them.
     cdef int64_t visible_end(self) noexcept:
         if not self.shows_durable:
             return self.log_end_offset
         return min(max(self.durable_offset, self.log_start_offset), self.log_end_offset)
 
-    # How far a replica has come that asks for an offset. A log that goes on behind lost records has
-    # nothing in between: who asks for what is there has all that there is.
+    # The end offset of a replica that requests this offset. If records were lost, the log has a
+    # gap: a replica that requests an offset in the gap has everything before it.
     cdef int64_t reached_by(self, int64_t offset) noexcept:
         cdef Py_ssize_t count = len(self.segments)
         if self.active.size_bytes == 0 and count > 1 and offset < self.active.base_offset \
@@ -403,7 +403,7 @@ cdef class LogView:
         finally:
             PyMem_RawFree(chunk)
 
-    # The leader epoch of the record before an offset. An epoch that begins there has no record yet.
+    # The leader epoch of the record before an offset. An epoch that begins there has no records.
     cdef int32_t epoch_before(self, int64_t offset) noexcept:
         cdef int at = self.epochs.count - 1
         while at >= 0 and self.epochs.entries[at].start_offset >= offset:
@@ -478,7 +478,7 @@ cdef class LogView:
                 raise error
         return self.read(offset, max_offset, max_bytes, min_one)
 
-    # How many bytes are whole, valid batches that follow one another.
+    # The size of the complete, valid batches at the beginning.
     cdef Py_ssize_t count_good(self, const uint8_t* p, Py_ssize_t size, Order* order) except -1:
         cdef Py_ssize_t good = 0
         cdef BatchInfo info

@@ -1,6 +1,5 @@
-# From a record's key to the last offset that it was written at, in bounded memory: what compaction
-# decides by. Keys are kept as 128-bit hashes (SipHash-2-4 under a secret of the map, so that keys
-# can't be chosen to collide).
+# Maps each record key to its last offset, in limited memory, for compaction. Keys are stored as
+# 128-bit hashes. SipHash-2-4 with a secret of the map prevents chosen collisions.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -17,19 +16,19 @@ cdef KeyHash hash_key(uint64_t k0, uint64_t k1, const uint8_t* data, Py_ssize_t 
 
 cdef enum MapStatus:
     MAP_STORED = 0
-    MAP_FULL = 1                        # nothing changed; a known key still has its place
+    MAP_FULL = 1                        # nothing changed; known keys can still be stored
     MAP_NO_MEMORY = 2
 
 cdef class OffsetMap:
     cdef MapSlot* slots
-    cdef readonly Py_ssize_t capacity       # slots allocated
-    cdef readonly Py_ssize_t max_capacity   # slots that the memory bound allows
+    cdef readonly Py_ssize_t capacity       # allocated slots
+    cdef readonly Py_ssize_t max_capacity   # slots within the memory limit
     cdef readonly Py_ssize_t count
-    cdef public int64_t latest_offset       # of the last batch that was indexed; -1: none
+    cdef public int64_t latest_offset       # of the last indexed batch; -1: none
     cdef uint64_t k0
     cdef uint64_t k1
     cdef int store(self, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil
-    # The offset stored last for the key, or -1.
+    # The last stored offset of the key, or -1.
     cdef int64_t find(self, const uint8_t* key, Py_ssize_t size) noexcept nogil
     cdef int grow(self, Py_ssize_t capacity) noexcept nogil
     cdef MapSlot* place(self, KeyHash hashed) noexcept nogil

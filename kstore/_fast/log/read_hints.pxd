@@ -1,4 +1,4 @@
-# Where the last readers of a log left off: readers that go on from there need no index.
+# Where the last readers of a log stopped. Readers that continue there need no index.
 
 from libc.stdint cimport int64_t
 
@@ -6,16 +6,16 @@ cdef enum:
     HINTS = 8
     SENT_UNKNOWN = -1
 
-# Where a reader left off: its next offset lies at this position of that segment.
+# Where a reader stopped: the position of its next offset in the segment.
 cdef struct Hint:
     int64_t offset
     int64_t segment_base
     int64_t position
-    int sent                        # how often what follows was sent
+    int sent                        # how often the data from here was sent
 
 cdef struct ReadHints:
     Hint[8] hints
-    int next                        # the one that is overwritten next
+    int next                        # the next one to overwrite
 
 
 cdef inline Hint* find_hint(ReadHints* known, int64_t offset) noexcept nogil:
@@ -45,8 +45,8 @@ cdef inline void remember(
     hint.position = position
 
 
-# How often what follows an offset was sent before, as far as that is remembered: readers that go on
-# where they left off begin at a hint. SENT_UNKNOWN: they begin somewhere else.
+# How often the data from an offset was sent before, as far as known. Readers that continue where
+# one stopped start at a hint. SENT_UNKNOWN: there is no hint.
 cdef inline int times_sent(ReadHints* known, int64_t offset) noexcept nogil:
     cdef Hint* hint = find_hint(known, offset)
     if hint == NULL:

@@ -1,4 +1,4 @@
-# A record where it lies in a batch, as compaction reads it: inline, since it is done for each.
+# Reads a record in place in its batch, for compaction. Inline, because it runs for each record.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -6,10 +6,10 @@ from kstore._fast.record.batch cimport BATCH_HEADER_SIZE, BatchInfo, is_compress
 from kstore._fast.record.buffer cimport load_int16, read_varint, read_varlong
 
 cdef enum:
-    IS_DATA = -2                        # what decide() gets in place of a control type
+    IS_DATA = -2                        # decide() gets this instead of a control type
 
 
-# One record where it lies. Sizes of -1 are null.
+# A record in place. Sizes of -1 are null.
 cdef struct RecordAt:
     const uint8_t* start                # its length field
     const uint8_t* rest                 # from the offset delta on
@@ -21,7 +21,7 @@ cdef struct RecordAt:
     int32_t value_size
 
 
-# Reads the record at p; the headers are not looked into. Returns the next one's start, or NULL.
+# Reads the record at p without its headers. Returns the start of the next one, or NULL.
 cdef inline const uint8_t* read_record(
     const uint8_t* p, const uint8_t* end, RecordAt* out
 ) noexcept nogil:
@@ -58,7 +58,7 @@ cdef inline uint8_t record_attributes(const RecordAt* record) noexcept nogil:
     return record.start[read_varint(record.start, record.stop, &length)]
 
 
-# The control type (0 abort, 1 commit) of a control batch, or -1 where its record was removed.
+# The control type (0 abort, 1 commit) of a control batch; -1: its record was removed.
 cdef inline int control_type(const uint8_t* p, const BatchInfo* info) noexcept nogil:
     cdef RecordAt record
     if info.records_count <= 0 or is_compressed(info):
@@ -70,7 +70,7 @@ cdef inline int control_type(const uint8_t* p, const BatchInfo* info) noexcept n
     return load_int16(record.key + 2)
 
 
-# The caller's word on a transactional or control batch.
+# Asks the caller whether a transactional or control batch may be removed.
 cdef inline bint may_go(object decide, const uint8_t* p, const BatchInfo* info) except -1:
     return decide(info.producer_id, info.base_offset + info.last_offset_delta,
                   control_type(p, info) if is_control(info) else <int>IS_DATA)

@@ -1,5 +1,5 @@
-# The mapped file of a queue's state: its header, its slots, and who may change them. A slot changes
-# by aligned stores, the word last, so that a process may be killed anywhere.
+# The mapped file of a queue's state: its header, its slots, and their owners. A slot changes by
+# aligned stores, its word last, so a process may be killed at any point.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -25,13 +25,13 @@ cdef extern from * nogil:
         int64_t leased, waiting, dead;
         int64_t next_lease_end_ms, next_retry_ms;   /* not later than the first of them */
         int64_t acked, expired, lost;
-        int64_t cuts;                               /* how often the log was cut off */
-        uint32_t watched;                           /* somebody waits for a message */
-        uint32_t wake_ups;                          /* how often those who wait were woken */
+        int64_t cuts;                               /* how often the log was truncated */
+        uint32_t watched;                           /* a worker waits for a message */
+        uint32_t wake_ups;                          /* how often waiting workers were woken */
         char unused[360];
         pthread_mutex_t mutex;
         char unused_too[512 - sizeof(pthread_mutex_t)];
-        uint32_t owners[KSTORE_OWNERS];             /* process ids, 0 where there is none */
+        uint32_t owners[KSTORE_OWNERS];             /* process ids; 0: none */
     };
     _Static_assert(offsetof(struct kstore_leases, mutex) == 512, "as the format says");
     _Static_assert(sizeof(struct kstore_leases) == 4096, "the header is a page");
@@ -69,14 +69,14 @@ cdef enum:
     FIRST_CAPACITY = 4096
     LARGEST_CAPACITY = 1 << 24
 
-    # What a slot says of its message.
+    # The states of a slot's message.
     UNKNOWN = 0
     LEASED = 1
     WAITING = 2
     DONE = 3
 
 
-# A slot's word: state 2 bits, owner 10, deliveries 20, and the low 32 of the offset.
+# A slot's word: 2 bits state, 10 owner, 20 deliveries, and the low 32 bits of the offset.
 cdef inline uint64_t word_of(int state, int owner, int deliveries, int64_t offset) noexcept nogil:
     return (<uint64_t>state << 62 | <uint64_t>owner << 52 | <uint64_t>deliveries << 32
             | <uint32_t>offset)
@@ -90,7 +90,7 @@ cdef inline int deliveries_of(uint64_t word) noexcept nogil:
     return <int>(word >> 32 & 1048575)
 
 
-# What it says of this offset; a slot that still is an older offset's says nothing.
+# The state of this offset. A slot that still has an older offset says nothing about it.
 cdef inline int state_of(uint64_t word, int64_t offset) noexcept nogil:
     return <int>(word >> 62) if <uint32_t>word == <uint32_t>offset else UNKNOWN
 
@@ -99,11 +99,12 @@ cdef class LeaseFile:
     cdef int fd
     cdef int owner
     cdef readonly bint closed
-    cdef public int lock_ms         # so long another process may have the lock
+    cdef public int lock_ms         # how long to wait for another process's lock
     cdef kstore_leases* head
     cdef kstore_slot* slots
     cdef int64_t capacity
-    cdef bint gave_back             # a message that others may wait for, since `enter`
+    # a message was given back since `enter`, and workers may wait for one
+    cdef bint gave_back
 
     cdef int reserve(self, int64_t capacity) except -1
     cdef void* map_part(self, int64_t position, int64_t size_bytes) except NULL

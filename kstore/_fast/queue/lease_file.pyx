@@ -1,8 +1,8 @@
-"""The file that holds a queue's state, mapped by all who use the queue.
+"""The file with a queue's state. All users of the queue map it.
 
-It is a page with a header and, behind it, a ring of slots of 16 bytes, one for each offset between
-the floor (all before it is done) and the head (nothing from there on was ever taken). Slots that a
-power cut lost say nothing of their offset: those messages are delivered again.
+It is a page with a header, followed by a ring of slots of 16 bytes: one for each offset from the
+floor (all messages before it are done) to the head (no message from there on was ever taken). A
+slot that a power cut lost does not have its offset: its message is delivered again.
 """
 
 from libc.errno cimport EBUSY, ETIMEDOUT, errno
@@ -23,7 +23,7 @@ cdef extern from * nogil:
     #include <string.h>
     #include <sys/mman.h>
     #include <unistd.h>
-    /* A lock on one byte far behind the file's end: it goes when its process ends. */
+    /* A lock on one byte far behind the file's end. It ends with its process. */
     static int kstore_owner_lock(int fd, int owner, int wanted) {
         struct flock range;
         memset(&range, 0, sizeof range);
@@ -35,7 +35,7 @@ cdef extern from * nogil:
         if (fcntl(fd, F_OFD_GETLK, &range) != 0) return -1;
         return range.l_type == F_UNLCK ? 0 : 1;
     }
-    /* Disk space for the file's first bytes; an errno. */
+    /* Reserves disk space for the file's first bytes. Returns an errno. */
     static int kstore_take_space(int fd, off_t size) {
     #ifdef __APPLE__
         static const char zeros[4096];
@@ -71,15 +71,15 @@ cdef bytes MAGIC = b"KSQUEUE\x00"
 
 
 class LeaseFileError(Exception):
-    """The file can't be used as a queue's state; says why."""
+    """The file can't be used as a queue's state; the message says why."""
 
 
 cdef class LeaseFile:
     """One queue's state, opened by one owner. Threads and processes may use it at the same time.
 
-    ``fd`` is the open file, which is the table's from then on; the caller has it locked while this
-    is made. Times are in ms: ``now_ms`` of a clock that only goes up and is the same in all
-    processes, ``wall_ms`` of day. Raises LeaseFileError and OSError.
+    ``fd`` is the open file, which the table owns from now on. The caller holds its lock during this
+    call. Times are in ms: ``now_ms`` of a clock that never decreases and is the same in all
+    processes, ``wall_ms`` the time of day. Raises LeaseFileError and OSError.
     """
     def __cinit__(self):
         self.fd = self.owner = -1
@@ -97,7 +97,7 @@ cdef class LeaseFile:
         elif os.fstat(fd).st_size < PAGE_BYTES:
             raise LeaseFileError("it is too short")
         self.head = <kstore_leases*>self.map_part(0, PAGE_BYTES)
-        if self.head.version == 0:          # nobody came to the end of this
+        if self.head.version == 0:          # its creator did not finish it
             self.reserve(FIRST_CAPACITY)
             self.begin(topic_id, start_offset)
         self.check(topic_id)
@@ -119,7 +119,9 @@ cdef class LeaseFile:
     # -- the file
 
     cdef int reserve(self, int64_t capacity) except -1:
-        """Disk space for so many slots: a store into a mapped hole of a full disk would kill."""
+        """Reserve disk space for the slots: a store into a hole would kill the process if the disk
+        is full.
+        """
         cdef int error = kstore_take_space(self.fd, PAGE_BYTES + capacity * sizeof(kstore_slot))
         if error:
             raise OSError(error, os.strerror(error))
@@ -133,7 +135,9 @@ cdef class LeaseFile:
         return found
 
     cdef int map_slots(self, int64_t capacity) except -1:
-        """The header stays where it is: a mutex must not move while it is held."""
+        """Map the slots again. The header stays where it is: a mutex must not move while it is
+        held.
+        """
         cdef void* found = self.map_part(PAGE_BYTES, capacity * sizeof(kstore_slot))
         self.unmap_slots()
         self.slots = <kstore_slot*>found
@@ -154,7 +158,7 @@ cdef class LeaseFile:
         return 0
 
     cdef kstore_leases* opened(self) except NULL:
-        """The header. Raises ValueError when it was closed."""
+        """The header. Raises ValueError if the queue is closed."""
         if self.closed:
             raise ValueError("the queue is closed")
         return self.head
@@ -189,7 +193,7 @@ cdef class LeaseFile:
         return 0
 
     cdef int begin_boot(self, bytes boot_id) except -1:
-        """Nobody who leased or locked before the machine was started lives any more."""
+        """The machine was started again: end all leases and locks from before."""
         cdef int error = kstore_shared_mutex_init(&self.head.mutex)
         if error:
             raise OSError(error, os.strerror(error))
@@ -200,7 +204,7 @@ cdef class LeaseFile:
         return 0
 
     cdef int grow(self, int64_t wanted) except -1:
-        """Twice the slots, or more; the file's other users see it when they enter."""
+        """Double the slots at least once. The file's other users see it when they enter."""
         cdef int64_t before = self.capacity, after = before, at
         cdef kstore_slot* target
         while after < wanted:
@@ -235,7 +239,7 @@ cdef class LeaseFile:
             except BaseException:
                 self.leave()
                 raise
-        if inherited:               # its last owner was killed within
+        if inherited:               # the last holder was killed while it held the lock
             self.recount()
         return 0
 
@@ -249,25 +253,27 @@ cdef class LeaseFile:
             count = self.head.wake_ups
         pthread_mutex_unlock(&self.head.mutex)
         if wakes:
-            # Who waits has its directory watched, in whichever process, and a store into the map
-            # is no event. Where this fails they look by themselves, a little later.
+            # Waiting workers of any process watch the directory. A store into the map is no event,
+            # so write. If that fails, they look by themselves a little later.
             pwrite(self.fd, &count, sizeof(count), KSTORE_WAKE_UPS_AT)
         return 0
 
     def watch(self):
-        """Have whoever gives a message back wake those who wait: look at the table after this."""
+        """Have whoever gives a message back wake the waiting workers. Look at the table after this
+        call.
+        """
         self.enter()
         self.head.watched = 1
         self.leave()
 
     @property
     def watched(self):
-        """Whether somebody waits for a message."""
+        """Whether a worker waits for a message."""
         return bool(self.opened().watched)
 
     @property
     def wake_ups(self):
-        """How often those who wait were woken."""
+        """How often waiting workers were woken."""
         return self.opened().wake_ups
 
     # -- owners
@@ -276,7 +282,7 @@ cdef class LeaseFile:
         cdef int owner
         for owner in range(KSTORE_OWNERS):
             if kstore_owner_lock(self.fd, owner, 1) == 0:
-                if self.head.owners[owner]:         # its last one was killed
+                if self.head.owners[owner]:         # its last owner was killed
                     self.free_leases(owner)
                 self.head.owners[owner] = getpid()
                 self.owner = owner
@@ -284,7 +290,7 @@ cdef class LeaseFile:
         raise LeaseFileError(f"{KSTORE_OWNERS} users have the queue open already")
 
     cdef int free_leases(self, int owner) noexcept:
-        """What an owner (-1: anybody) has leased waits for another try, at once."""
+        """The leased messages of an owner (-1: of all) can be taken again at once."""
         cdef int64_t at
         cdef kstore_slot* slot
         for at in range(self.head.floor, self.head.head):
@@ -299,7 +305,9 @@ cdef class LeaseFile:
         return 0
 
     def free_dead_owners(self):
-        """Whether there were owners whose process has ended: others get what they had leased."""
+        """Free the messages leased by owners whose process has ended; returns whether there were
+        any.
+        """
         cdef int owner
         cdef bint found = False
         self.enter()
@@ -318,7 +326,7 @@ cdef class LeaseFile:
         return found
 
     def close(self):
-        """Give back what is leased, and the file."""
+        """Give back all leased messages and close the file."""
         if self.closed:
             return
         self.enter()
@@ -328,12 +336,12 @@ cdef class LeaseFile:
             kstore_owner_lock(self.fd, self.owner, -1)
         finally:
             self.leave()
-        self.closed = True          # another thread may be waiting for the mutex: the map stays
+        self.closed = True          # keep the map: another thread may be waiting for the mutex
         c_close(self.fd)
         self.fd = -1
 
     def abandon(self):
-        """Let go of the file and change nothing: in a child process the table is the parent's, and
+        """Close the file without a change, in a child process: the table belongs to the parent, and
         a map would keep the parent's lock.
         """
         self.closed = True
@@ -346,7 +354,7 @@ cdef class LeaseFile:
     # -- the numbers
 
     cdef int recount(self) noexcept:
-        """Put right what is counted, from the slots."""
+        """Count again from the slots."""
         cdef kstore_leases* head = self.head
         cdef kstore_slot* slot
         cdef int64_t at
@@ -378,7 +386,7 @@ cdef class LeaseFile:
         return 0
 
     cdef int cut(self, int64_t end_offset) noexcept:
-        """The log ends here: what was taken behind it is gone, and will be other messages."""
+        """The log was truncated here: offsets from here on will be other messages."""
         if end_offset < self.head.head:
             self.head.cuts += 1
             self.head.head = end_offset

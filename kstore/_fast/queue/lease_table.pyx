@@ -1,4 +1,4 @@
-"""Which messages of a log are leased, done or waiting for another try, for one of their takers."""
+"""The messages of a log that are leased, done or waiting for another try, as one user sees them."""
 
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
@@ -28,15 +28,15 @@ cdef struct DeadEntry:
     uint32_t reason_bytes
     char reason[REASON_BYTES]
     uint32_t unused
-    uint32_t checksum               # CRC-32C of what is before it
+    uint32_t checksum               # CRC-32C of the fields before it
 
 
 cdef class LeaseTable(LeaseFile):
     """One queue's state, opened by one owner. Threads and processes may use it at the same time.
 
-    ``fd`` is the open file, which is the table's from then on; the caller has it locked while this
-    is made. Times are in ms: ``now_ms`` of a clock that only goes up and is the same in all
-    processes, ``wall_ms`` of day. Raises LeaseFileError and OSError.
+    ``fd`` is the open file, which the table owns from now on. The caller holds its lock during this
+    call. Times are in ms: ``now_ms`` of a clock that never decreases and is the same in all
+    processes, ``wall_ms`` the time of day. Raises LeaseFileError and OSError.
     """
     cdef int dead_fd
     cdef int64_t* ahead
@@ -54,7 +54,7 @@ cdef class LeaseTable(LeaseFile):
         free(self.ahead)
 
     def abandon(self):
-        """Let go of the files and change nothing: in a child process the table is the parent's."""
+        """Close the files without a change, in a child process: the table belongs to the parent."""
         LeaseFile.abandon(self)
         if self.dead_fd >= 0:
             c_close(self.dead_fd)
@@ -62,7 +62,7 @@ cdef class LeaseTable(LeaseFile):
 
     @property
     def floor(self):
-        """Every message before this offset is done."""
+        """All messages before this offset are done."""
         return self.opened().floor
 
     @property
@@ -72,17 +72,17 @@ cdef class LeaseTable(LeaseFile):
 
     @property
     def next_lease_end_ms(self):
-        """No lease ends before."""
+        """No lease ends before this time."""
         return self.opened().next_lease_end_ms
 
     @property
     def next_retry_ms(self):
-        """Nothing that was given back is to be had before."""
+        """No message that was given back can be taken before this time."""
         return self.opened().next_retry_ms
 
     def counts(self):
-        """(leased, waiting for another try, dead, acked, leases that ended, lost) messages; the
-        first three are those of now.
+        """(leased, waiting for another try, dead, acked, expired leases, lost): numbers of
+        messages. The first three are current, the others totals.
         """
         cdef kstore_leases* head = self.opened()
         return head.leased, head.waiting, head.dead, head.acked, head.expired, head.lost
@@ -91,12 +91,12 @@ cdef class LeaseTable(LeaseFile):
 
     @property
     def cuts(self):
-        """How often the log was cut off."""
+        """How often the log was truncated."""
         return self.opened().cuts
 
     def look_ahead(self, int64_t from_offset, offsets, int64_t end_offset, int64_t cuts):
-        """The log's messages from an offset on, which was ``next_offset``: ``offsets`` (ascending)
-        and where what was read ends. ``cuts``: as it was before they were read.
+        """Set the log's messages from an offset on, which was ``next_offset``: ``offsets``
+        (ascending) and the end of what was read. ``cuts``: its value before they were read.
         """
         cdef int64_t count = len(offsets), at, least
         cdef int64_t* ahead = <int64_t*>malloc(max(1, count) * sizeof(int64_t))
@@ -117,7 +117,7 @@ cdef class LeaseTable(LeaseFile):
         self.ahead_cuts = cuts
 
     def take_new(self, int64_t limit, int64_t lease_end_ms):
-        """Lease the next messages of those looked at: (index of the first, count)."""
+        """Lease the next messages of `look_ahead`: (index of the first, count)."""
         cdef int64_t first, offset
         self.enter()
         try:
@@ -150,7 +150,7 @@ cdef class LeaseTable(LeaseFile):
         slot.word = word_of(state, owner, deliveries, offset)
 
     cdef bint has_room(self, int64_t offset) except -1:
-        """Whether an offset has a slot; if not, some message before it has to be done first."""
+        """Whether an offset has a slot. If not, a message before it must be done first."""
         cdef int64_t wanted = offset + 1 - self.head.floor
         if wanted <= self.capacity:
             return True
@@ -160,12 +160,12 @@ cdef class LeaseTable(LeaseFile):
         return True
 
     cdef bint pass_gap(self, int64_t offset) except -1:
-        """Let the head go on to an offset with no message before it."""
+        """Move the head to an offset; there are no messages in between."""
         cdef int64_t at
         if self.head.head >= offset:
             return True
         if self.head.floor == self.head.head:
-            self.head.head = offset         # a kill here leaves slots that say nothing
+            self.head.head = offset         # after a kill here, the slots do not have these offsets
             self.head.floor = offset
             return True
         if not self.has_room(offset - 1):
@@ -179,8 +179,9 @@ cdef class LeaseTable(LeaseFile):
         self, int64_t limit, int64_t now_ms, int64_t wall_ms, int64_t lease_end_ms,
         int max_deliveries,
     ):
-        """Lease messages whose lease is over, or that were given back: a list of (offset,
-        deliveries). One that has had its tries becomes a dead letter. None: ``open_dead`` first.
+        """Lease messages whose lease has expired or that were given back: a list of (offset,
+        deliveries). A message without tries left becomes a dead letter. None: call ``open_dead``
+        first.
         """
         cdef int64_t at, soonest_lease = INT64_MAX, soonest_retry = INT64_MAX
         cdef kstore_slot* slot
@@ -215,7 +216,7 @@ cdef class LeaseTable(LeaseFile):
                         soonest_lease = min(soonest_lease, lease_end_ms)
                         taken.append((at, deliveries + 1))
                 at += 1
-            if at >= self.head.head:        # all were looked at
+            if at >= self.head.head:        # all were checked
                 self.head.next_lease_end_ms = soonest_lease
                 self.head.next_retry_ms = soonest_retry
             self.raise_floor()
@@ -232,7 +233,7 @@ cdef class LeaseTable(LeaseFile):
     # -- settle
 
     cdef kstore_slot* mine(self, int64_t offset, int deliveries) noexcept:
-        """The slot of a message that is leased here, by this delivery; NULL if it is not."""
+        """The slot of a message that this owner leases, by this delivery; NULL: it does not."""
         cdef kstore_slot* slot
         if not self.head.floor <= offset < self.head.head:
             return NULL
@@ -240,7 +241,7 @@ cdef class LeaseTable(LeaseFile):
         return slot if slot.word == word_of(LEASED, self.owner, deliveries, offset) else NULL
 
     def ack(self, int64_t offset, int deliveries):
-        """A message is done. False: its lease was lost meanwhile."""
+        """A message is done. False: its lease was lost."""
         self.enter()
         try:
             if self.mine(offset, deliveries) == NULL:
@@ -258,8 +259,9 @@ cdef class LeaseTable(LeaseFile):
         self, int64_t offset, int deliveries, int64_t wall_ms, int64_t retry_ms, int max_deliveries,
         bytes reason,
     ):
-        """Give a message back, to be had again from ``retry_ms`` (time of day) on; after its last
-        try it becomes a dead letter (0 tries: now). False: its lease was lost. None: ``open_dead``.
+        """Give a message back, to be taken again from ``retry_ms`` (time of day) on. After its last
+        try (0 tries: now) it becomes a dead letter. False: its lease was lost. None: call
+        ``open_dead`` first.
         """
         cdef kstore_slot* slot
         self.enter()
@@ -283,7 +285,7 @@ cdef class LeaseTable(LeaseFile):
             self.leave()
 
     def extend(self, int64_t offset, int deliveries, int64_t lease_end_ms):
-        """Lease a message until then. False: its lease was lost."""
+        """Extend a lease until this time. False: it was lost."""
         cdef kstore_slot* slot
         self.enter()
         try:
@@ -297,7 +299,7 @@ cdef class LeaseTable(LeaseFile):
             self.leave()
 
     def drop_before(self, int64_t offset):
-        """The log begins here: what lies before it can't be delivered. How many were lost."""
+        """The log begins here: earlier messages can't be delivered. Returns how many were lost."""
         cdef int64_t at, lost = 0
         self.enter()
         try:
@@ -314,7 +316,7 @@ cdef class LeaseTable(LeaseFile):
         return lost
 
     def cut_at(self, int64_t end_offset):
-        """The log was cut off here: what was taken behind it is gone."""
+        """The log was truncated here: messages taken from here on no longer exist."""
         self.enter()
         try:
             self.cut(end_offset)
@@ -324,13 +326,15 @@ cdef class LeaseTable(LeaseFile):
     # -- dead letters
 
     def open_dead(self, int fd):
-        """Dead letters are written to this file, which is the table's from now on."""
+        """Write dead letters to this file, which the table owns from now on."""
         if self.dead_fd >= 0:
             c_close(self.dead_fd)
         self.dead_fd = fd
 
     cdef int bury(self, int64_t offset, int deliveries, int64_t wall_ms, bytes reason) except -1:
-        """Write it down first: a kill, or a power loss, leaves a message that is not done."""
+        """Write the dead letter first: after a kill or power loss the message is not done, and not
+        lost.
+        """
         cdef DeadEntry entry
         cdef kstore_slot* slot = &self.slots[offset & (self.capacity - 1)]
         cdef ssize_t size
@@ -349,8 +353,8 @@ cdef class LeaseTable(LeaseFile):
         return 0
 
     def dead_letters(self):
-        """(offset, deliveries, time of death in ms, reason) of each, the oldest first; a damaged
-        entry is left out.
+        """(offset, deliveries, time of death in ms, reason) of each dead letter, oldest first,
+        without damaged entries.
         """
         cdef DeadEntry entry
         cdef int64_t at, count = self.opened().dead
@@ -368,7 +372,7 @@ cdef class LeaseTable(LeaseFile):
 
     def forget_dead(self, letters):
         """Remove these dead letters, each (offset, deliveries, time of death in ms), and damaged
-        ones; others stay. A kill in between leaves one twice.
+        ones. A kill meanwhile leaves one twice.
         """
         cdef DeadEntry entry
         cdef int64_t at, kept = 0

@@ -1,6 +1,6 @@
-# Linux's inotify, as far as following a log needs it: watch a directory, and sleep without the GIL
-# until a file in it is written, made, renamed or removed. Elsewhere (or where inotify is used up)
-# `Watch` raises OSError and the caller polls.
+# Linux's inotify, as far as following a log needs it: watches a directory, and sleeps without the
+# GIL until a file in it is written, created, renamed or removed. If there is no inotify, or no
+# watch is left, `Watch` raises OSError, and the caller polls.
 
 from libc.errno cimport EINTR, errno
 

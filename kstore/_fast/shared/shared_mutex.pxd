@@ -1,6 +1,6 @@
-# A POSIX mutex in memory that processes share. It is robust: when its holder is killed, the next
-# one gets it and is told. A free one costs no system call. Linux only: elsewhere there is no robust
-# mutex, and every call answers ENOSYS.
+# A POSIX mutex in memory that processes share. It is robust: if its holder is killed, the next
+# process gets it and learns that. Taking a free mutex costs no system call. Only Linux has robust
+# mutexes: elsewhere every call returns ENOSYS.
 
 from kstore._fast.disk.threads cimport pthread_mutex_t
 
@@ -51,8 +51,8 @@ cdef extern from * nogil:
     #endif
     #endif
     """
-    # In memory that is zeros. Each answers an errno, 0 with the mutex; EBUSY and ETIMEDOUT without.
-    # inherited: its last holder was killed, and left behind what it was doing.
+    # The memory must be zeros. Each call returns an errno: 0 with the mutex; EBUSY or ETIMEDOUT
+    # without. inherited: the last holder was killed, and may have left a change unfinished.
     int kstore_shared_mutex_init(pthread_mutex_t* mutex)
     int kstore_shared_mutex_try(pthread_mutex_t* mutex, int* inherited)
     int kstore_shared_mutex_lock(pthread_mutex_t* mutex, int timeout_ms, int* inherited)

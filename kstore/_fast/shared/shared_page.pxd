@@ -1,5 +1,5 @@
-# A page that the writing processes of one log have mapped: the lock among them, and what each of
-# them says of the log as it gives the lock back.
+# A page that all processes that write to a log have mapped. It has the lock between them, and the
+# state of the log that each publishes when it releases the lock.
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -29,24 +29,25 @@ cdef extern from *:
     """
     ctypedef struct PageState "kstore_page":
         pthread_mutex_t mutex
-        int64_t generation          # grows when more than appends and rolls was done
+        int64_t generation          # increases when more than appends and rolls was done
         int64_t log_start
         int64_t log_end
-        int64_t active_base         # of the segment that is appended to
-        int64_t position            # the end of its last whole batch
-        int64_t durable             # every record below it is on the disk
-        uint32_t needs_recovery     # what lies behind `position` is not known; 2: the keeper died
-        uint32_t deleted            # the log is gone
-        uint32_t holder_keeps       # who has the lock does maintenance
-        uint32_t holder             # its process
+        int64_t active_base         # of the active segment
+        int64_t position            # the end of its last complete batch
+        int64_t durable             # every record below it is on disk
+        # 1: what follows `position` is unknown; 2: the keeper was killed
+        uint32_t needs_recovery
+        uint32_t deleted            # the log was deleted
+        uint32_t holder_keeps       # the holder of the lock does maintenance
+        uint32_t holder             # its process id
 
 cdef class SharedPage:
     cdef PageState* state
     cdef readonly str path
-    cdef uint32_t process           # this one
+    cdef uint32_t process           # this process's id
     cdef public bint keeper         # this process does the log's maintenance
 
-    # With the lock, or the errno. A holder that was killed leaves needs_recovery behind.
+    # Return 0 with the lock, or an errno. If a holder was killed, needs_recovery is set.
     cdef int try_lock(self) noexcept nogil
     cdef int lock_for(self, int timeout_ms) noexcept nogil
     cdef int taken(self, int error, bint inherited) noexcept nogil

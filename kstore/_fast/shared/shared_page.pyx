@@ -1,6 +1,7 @@
-# The page that the writing processes of one log have mapped. Its lock is a robust pthread mutex:
-# taking it costs no system call while nobody else wants it, and when its holder is killed the next
-# one gets it and is told. Who waits for the log to grow sleeps on a futex in it. Linux only.
+# A page that all processes that write to a log have mapped. Its lock is a robust pthread mutex:
+# taking it costs no system call while it is free, and if its holder is killed, the next process
+# gets it and learns that. Processes that wait for the log to grow sleep on a futex in the page.
+# Linux only.
 
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -14,7 +15,7 @@ from kstore._fast.shared.shared_mutex cimport (
 
 cdef extern from *:
     """
-    /* Of another C library, or another version of this struct, the page means something else. */
+    /* Another C library or version of this struct gives the page another layout. */
     #if defined(__GLIBC__)
     #define KSTORE_PAGE_LAYOUT (1u << 24 | 1u << 16 | (uint32_t)sizeof(pthread_mutex_t))
     #else
@@ -74,8 +75,8 @@ cdef const char* MAGIC = "kstrpage"
 
 cdef class SharedPage:
     def __init__(self, int fd, str path not None, bytes incarnation not None):
-        """Maps the file. A page of another incarnation is begun anew: then nobody who is alive has
-        it mapped, and the caller sees to it that nobody else does the same now.
+        """Map the file. A page of another incarnation is written anew: no living process has it
+        mapped, and the caller makes sure that no other process does this now.
         """
         cdef FullPage* page
         cdef int error
@@ -117,7 +118,7 @@ cdef class SharedPage:
 
     cdef int taken(self, int error, bint inherited) noexcept nogil:
         cdef PageState* state = self.state
-        if inherited:               # the holder was killed: what it was doing is to be looked at
+        if inherited:               # the holder was killed: its last change may be unfinished
             if not state.needs_recovery:
                 state.needs_recovery = 1
             if state.holder_keeps:
@@ -198,11 +199,11 @@ cdef class SharedPage:
     # -- waiting
 
     def watch(self):
-        """What `sleep` is to be told; look at the log between the two."""
+        """The argument for `sleep`. Look at the log between the two calls."""
         return kstore_page_watch(self.state)
 
     def sleep(self, uint32_t seen, int timeout_ms):
-        """Until somebody wakes those who wait, or so long."""
+        """Wait for `wake`, at most this long."""
         with nogil:
             kstore_page_sleep(self.state, seen, timeout_ms)
 

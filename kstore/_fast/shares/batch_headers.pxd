@@ -1,4 +1,4 @@
-# The headers of whole batches in memory.
+# The headers of complete batches in memory.
 
 from libc.stdint cimport int16_t, int64_t
 
@@ -6,8 +6,8 @@ from kstore._fast.record.memory cimport MemoryView
 
 cdef class BatchHeaders:
     cdef MemoryView view
-    cdef Py_ssize_t position                # of the batch after this one
-    cdef int64_t base, last, producer_id    # of this one
+    cdef Py_ssize_t position                # of the next batch
+    cdef int64_t base, last, producer_id    # of the current one
     cdef int16_t attributes
     cdef int rewind(self) except -1
     cdef bint read(self) except -1

@@ -1,5 +1,5 @@
-"""The headers of whole batches in memory: their offsets and producers. No record is looked at, and
-nothing is checked: a log has done that.
+"""The headers of complete batches in memory: their offsets and producers. It reads no records and
+checks nothing: the log has checked the batches.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -25,7 +25,7 @@ cdef class BatchHeaders:
         return 0
 
     cdef bint read(self) except -1:
-        """Go on to the next one; False at the end."""
+        """Read the next header; False at the end."""
         cdef uint8_t* at = self.view.data + self.position
         cdef int64_t size
         if self.position + BATCH_OVERHEAD > self.view.size:
@@ -41,7 +41,7 @@ cdef class BatchHeaders:
         return True
 
     cdef int64_t end_offset(self) except -2:
-        """The last offset of them all."""
+        """The last offset of all batches."""
         cdef int64_t found = self.last
         while self.read():
             found = self.last
@@ -49,7 +49,7 @@ cdef class BatchHeaders:
         return found
 
     cdef int64_t last_of(self, int64_t offset) except -2:
-        """The last offset of the batch with an offset, or of the one before it."""
+        """The last offset of the batch with this offset, or of the batch before it."""
         cdef int64_t found = offset
         if self.base > offset:
             self.rewind()

@@ -1,9 +1,9 @@
 """The records of one share-partition that are in flight (KIP-932): acquired, acknowledged in ranges
-or one by one, released, or archived. An array of runs has a state for each offset between the
-start offset and the end offset; no offset has a Python object of its own.
+or one by one, released, or archived. An array of runs has the state of each offset from the start
+offset to the end offset. There is no Python object per offset.
 
-A change that must be kept first has a token until then: its records can be neither acquired nor
-acknowledged. commit() or roll_back() ends it. Time and limits come with each call.
+A change that must be stored has a token until then: its records can be neither acquired nor
+acknowledged. commit() or roll_back() ends it. Times and limits are arguments.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -23,8 +23,8 @@ cdef enum:
     MIN_THROTTLED = 2               # deliveries
 
 cdef class InFlightRecords(Runs):
-    """What is in flight, from ``start_offset`` to ``end_offset``; both are included. While nothing
-    is, the end offset is the one before the start offset.
+    """The records in flight, from ``start_offset`` to ``end_offset``, both included. If there are
+    none, the end offset is the start offset - 1.
     """
 
     # -- what there is
@@ -67,13 +67,13 @@ cdef class InFlightRecords(Runs):
         int64_t batch_size, int64_t max_in_flight, int32_t max_deliveries, bint record_limit=False,
         aborted=(),
     ):
-        """Acquire records of the whole batches ``data``, which were read at ``fetch_offset``, until
-        the deadline; [(first offset, last offset, deliveries)].
+        """Acquire records of the complete batches ``data``, which were read at ``fetch_offset``,
+        until the deadline. Returns [(first offset, last offset, deliveries)].
 
-        Without ``record_limit`` a range ends where a batch does, even if it is then longer than
-        ``max_records``; new ranges of more than ``batch_size`` are cut between batches. Offsets
-        that the log no longer has, and batches of aborted transactions, are archived.
-        ``aborted``: [(producer id, first offset, last offset)].
+        Without ``record_limit`` a range ends with a batch, even if it is then longer than
+        ``max_records``; new ranges of more than ``batch_size`` are split between batches. Offsets
+        that the log no longer has, and batches of aborted transactions, are archived. ``aborted``:
+        [(producer id, first offset, last offset)].
         """
         cdef BatchHeaders batches = BatchHeaders(view_of(data))
         cdef Acquiring to = Acquiring()
@@ -104,7 +104,7 @@ cdef class InFlightRecords(Runs):
         return to.rows
 
     cdef int acquire_again(self, Acquiring to) except -1:
-        """What was delivered before, or was never reached."""
+        """Acquire records that were delivered before or skipped."""
         cdef Py_ssize_t i
         cdef Run* run
         cdef int64_t first, last, left = 0, batch = -1
@@ -120,7 +120,8 @@ cdef class InFlightRecords(Runs):
                 continue
             first, last = max(run.first, to.first), min(run.last, to.last)
             if to.max_deliveries > 2 and run.deliveries >= throttled_from or throttled:
-                # One bad record must not take its neighbours with it: fewer, and in the end one.
+                # A bad record must not use up its neighbours' tries: deliver fewer at a time, in
+                # the end one.
                 if not throttled:
                     if to.acquired:
                         break
@@ -154,7 +155,7 @@ cdef class InFlightRecords(Runs):
         return 0
 
     cdef int acquire_new(self, Acquiring to, int64_t last, int64_t batch_size) except -1:
-        """Everything up to an offset that was never acquired before."""
+        """Acquire everything up to an offset, which was never acquired before."""
         cdef int64_t first = self.end_offset + 1
         cdef Run* run = self.append(last, ACQUIRED, 1)
         run.owner, run.deadline = to.owner, to.deadline
@@ -169,7 +170,7 @@ cdef class InFlightRecords(Runs):
         return 0
 
     cdef int archive_aborted(self, Acquiring to, list ranges) except -1:
-        """Archive what was just acquired of aborted transactions."""
+        """Archive records of aborted transactions that were just acquired."""
         cdef int64_t first, last, from_, upto
         kept = []
         for first, last, deliveries in to.rows:
@@ -202,7 +203,7 @@ cdef class InFlightRecords(Runs):
         return 0
 
     cdef int archive(self, int64_t first, int64_t last, int8_t state) except -1:
-        """Archive what of these offsets, which are in flight, has a state."""
+        """Archive the records in this state among these offsets, which are in flight."""
         cdef Py_ssize_t i = self.find(first)
         cdef Run* run
         while i < self.size and self.runs[i].first <= last:
@@ -219,10 +220,11 @@ cdef class InFlightRecords(Runs):
         self, int64_t owner, batches, int32_t token, *, int32_t max_deliveries, int64_t deadline
     ):
         """Acknowledge ranges ``[(first offset, last offset, bytes of types)]``, ascending and
-        apart; one type is for the whole range. The error code; with an error nothing has changed.
+        separate; a single type is for the whole range. Returns the error code; after an error
+        nothing has changed.
 
-        ``deadline``: of what is renewed, which needs no token. Offsets below the start offset are
-        left out.
+        ``deadline``: the new deadline of renewed records, which need no token. Offsets below the
+        start offset are ignored.
         """
         cdef int64_t first, last
         cdef bytes types
@@ -318,7 +320,7 @@ cdef class InFlightRecords(Runs):
                 end_lock(run, token, max_deliveries)
         return found
 
-    # -- keeping
+    # -- storing changes
 
     def changes(self, int32_t token):
         """[(first offset, last offset, state, deliveries)]: a token's changes from
@@ -366,7 +368,7 @@ cdef class Acquiring:
     cdef BatchHeaders batches
 
     cdef int64_t up_to(self, int64_t first, int64_t last, int64_t most) except -2:
-        """How far a range goes that is to have so many records."""
+        """The end of a range of at most this many records."""
         cdef int64_t wanted = first + most - 1
         if wanted >= last:
             return last

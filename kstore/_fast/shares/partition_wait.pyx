@@ -1,11 +1,11 @@
-"""A wait for a partition to change, for code in Python: to grow, to be led elsewhere."""
+"""Waits for a partition to change (to grow, or to get another leader), for Python code."""
 
 from kstore._fast.broker.partition cimport Partition
 from kstore._fast.broker.partition_events cimport Waiter
 
 
 cdef class PartitionWait(Waiter):
-    """Calls back, on the loop, each time that a partition changes, until close()."""
+    """Calls back on the loop each time that a partition changes, until close()."""
 
     cdef Partition partition
     cdef object callback
@@ -20,5 +20,5 @@ cdef class PartitionWait(Waiter):
         return 0
 
     def close(self):
-        """Wait no more."""
+        """Stop waiting."""
         self.partition.waiters.pop(self, None)

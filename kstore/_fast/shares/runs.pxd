@@ -13,12 +13,12 @@ cdef struct Run:
     int64_t last
     int64_t owner
     int64_t deadline
-    int64_t batch                           # where the range began that it was acquired with first
-    int32_t batch_size                      # how many records that had
+    int64_t batch                           # the start of the range in which it was first acquired
+    int32_t batch_size                      # that range's number of records
     int32_t deliveries
-    int32_t token                           # 0: nothing is to be kept
+    int32_t token                           # 0: no change is being stored
     int8_t state
-    int8_t lasts                            # the change counts even where it can't be kept
+    int8_t lasts                            # the change stays even if it can't be stored
 
 cdef class Runs:
     cdef readonly int64_t start_offset, end_offset
@@ -32,5 +32,5 @@ cdef class Runs:
     cdef int64_t start_of(self, int32_t token) noexcept
 
 cdef inline bint is_complete(Run* run, int32_t token) noexcept:
-    """Whether nothing more comes of it, if the token is committed."""
+    """Whether the run is finished, if the token is committed."""
     return run.state >= ACKNOWLEDGED and (run.token == 0 or run.token == token)

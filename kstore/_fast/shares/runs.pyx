@@ -1,5 +1,5 @@
-"""The runs of offsets of a share-partition that are alike, in one array: how it is searched, cut
-and joined. What happens to records is in_flight.pyx's.
+"""The runs of equal offsets of a share-partition, in one array: search, split and join.
+in_flight.pyx changes the records' states.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -10,8 +10,8 @@ NO_DEADLINE = -1
 
 
 cdef class Runs:
-    """From ``start_offset`` to ``end_offset``, both included, each offset is in one run. While
-    there is none, the end offset is the one before the start offset.
+    """Each offset from ``start_offset`` to ``end_offset``, both included, is in one run. If there
+    are none, the end offset is the start offset - 1.
     """
 
     def __cinit__(self):
@@ -62,7 +62,7 @@ cdef class Runs:
         return 0
 
     cdef Run* append(self, int64_t last, int8_t state, int32_t deliveries) except NULL:
-        """A run from behind the end offset up to an offset."""
+        """A run from the end offset + 1 to an offset."""
         cdef Run* run
         self.grow(1)
         run = &self.runs[self.size]
@@ -75,7 +75,7 @@ cdef class Runs:
         return run
 
     cdef Py_ssize_t find(self, int64_t offset) noexcept:
-        """The run of an offset that is in flight."""
+        """The index of the run with this offset, which is in flight."""
         cdef Py_ssize_t low = 0, high = self.size - 1, middle
         while low < high:
             middle = (low + high) >> 1
@@ -86,7 +86,9 @@ cdef class Runs:
         return low
 
     cdef Py_ssize_t isolate(self, Py_ssize_t i, int64_t first, int64_t last) except -1:
-        """Cut the run i so that one run is exactly these offsets, which lie in it; which run."""
+        """Split the run i so that one run has exactly these offsets, which it contains. Returns its
+        index.
+        """
         cdef Py_ssize_t more
         cdef Run* run = &self.runs[i]
         more = (first > run.first) + (last < run.last)
@@ -108,7 +110,7 @@ cdef class Runs:
         return i
 
     cdef int compact(self) except -1:
-        """Forget what is complete at the start, and join neighbours that do not differ."""
+        """Drop finished runs at the start, and join equal neighbours."""
         cdef Py_ssize_t i = 0, kept = 0
         cdef Run* run
         cdef Run* before
@@ -127,7 +129,7 @@ cdef class Runs:
         self.start_offset = self.runs[0].first if kept else self.end_offset + 1
         return 0
 
-    # -- keeping
+    # -- storing changes
 
     cdef int64_t start_of(self, int32_t token) noexcept:
         cdef Py_ssize_t i
@@ -137,7 +139,7 @@ cdef class Runs:
         return self.end_offset + 1
 
     def commit(self, int32_t token):
-        """What a token has changed is kept."""
+        """A token's changes were stored."""
         cdef Py_ssize_t i
         for i in range(self.size):
             if self.runs[i].token == token:
@@ -145,8 +147,8 @@ cdef class Runs:
         self.compact()
 
     def roll_back(self, int32_t token):
-        """What a token has changed could not be kept: it is acquired as before, but for what was
-        released by time or with its member, which is as it is.
+        """A token's changes could not be stored: the records are acquired as before, except those
+        that were released by timeout or with their member.
         """
         cdef Py_ssize_t i
         cdef Run* run
@@ -160,7 +162,7 @@ cdef class Runs:
         self.compact()
 
     def set_log_start(self, int64_t offset):
-        """The log begins at an offset: what lies below it is not in flight."""
+        """The log begins at this offset: earlier offsets are not in flight."""
         cdef Py_ssize_t i = 0
         if offset <= self.start_offset:
             return
