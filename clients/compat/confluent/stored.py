@@ -32,7 +32,9 @@ class StoredOffsets:
         self._latest: dict[Pair, TopicPartition] = {}
         """What was last committed, or is being committed."""
         self._under_way: dict[Pair, TopicPartition] = {}
-        """Stored offsets of asynchronous commits without an answer, the latest by partition."""
+        """Stored offsets whose asynchronous commit has no answer yet and is the last of their
+        partition.
+        """
         self._is_automatic: bool = own["enable.auto.commit"]
         self._interval_s = own["auto.commit.interval.ms"] / 1000
         self._due_s = time.monotonic() + self._interval_s
@@ -84,10 +86,13 @@ class StoredOffsets:
             self._events.put(lambda: self._on_commit(error, list(rows)))
 
     def _done(self, rows: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """These are committed, or being committed; returns those that were stored."""
+        """These are committed, or being committed; returns those that were stored. Earlier commits
+        of their partitions are not repeated, also of greater offsets: the last commit counts.
+        """
         taken: list[TopicPartition] = []
         for row in rows:
             self._latest[row.pair] = row
+            self._under_way.pop(row.pair, None)
             stored = self.rows.get(row.pair)
             if stored is not None and stored.offset <= row.offset:
                 del self.rows[row.pair]

@@ -20,6 +20,7 @@ class Commits:
     def __init__(self) -> None:
         self.sent: list[dict[Any, Any]] = []
         self.ended: list[Callable[[Any, Exception | None], None]] = []
+        self.refusal: Exception | None = None
 
     def commit_async(self, offsets: dict[Any, Any], ended: Any) -> None:
         """Keep a commit."""
@@ -27,8 +28,10 @@ class Commits:
         self.ended.append(ended)
 
     def commit(self, offsets: dict[Any, Any]) -> None:
-        """Keep a commit that succeeds at once."""
+        """Keep a commit that ends at once."""
         self.sent.append(offsets)
+        if self.refusal is not None:
+            raise self.refusal
 
     def _end_commits(self) -> None:
         """All commits under way fail."""
@@ -50,6 +53,11 @@ def stored(commits: Commits) -> StoredOffsets:
     made.commit_if_due()
     assert made.pending() == []
     return made
+
+
+def sent(commits: Commits) -> list[int]:
+    """The offsets in the commits, which are of one partition each."""
+    return [row.offset for offsets in commits.sent for row in offsets.values()]
 
 
 def test_a_commit_that_fails_is_tried_again_with_the_next(commits: Commits) -> None:
@@ -100,6 +108,52 @@ def test_a_commit_with_an_answer_is_not_repeated(commits: Commits) -> None:
     commits.ended[0]({}, None)
     offsets.commit_at_end({TopicPartition("t", 0).pair})
     assert len(commits.sent) == 1
+
+
+@pytest.mark.parametrize("offset", [3, 7])
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_commit_under_way_is_not_repeated_after_a_later_one(
+    commits: Commits, offset: int, is_stored: bool, waits: bool
+) -> None:
+    """It would take the later one back; an offset goes back itself only if the user wants it."""
+    offsets = stored(commits)
+    row = TopicPartition("t", 0, offset)
+    if is_stored:
+        offsets.store(row)
+    if waits:
+        offsets.commit_now([row])
+    else:
+        offsets.commit_soon([row])
+        commits.ended[1]({}, None)
+    offsets.commit_at_end({row.pair})
+    assert sent(commits) == [5, offset]
+
+
+def test_of_two_commits_under_way_the_later_one_is_repeated(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.store(TopicPartition("t", 0, 7))
+    offsets.commit_if_due()
+    commits.ended[0]({}, None)
+    offsets.commit_at_end({TopicPartition("t", 0).pair})
+    assert sent(commits) == [5, 7, 7]
+
+
+def test_a_commit_under_way_is_repeated_after_one_of_another_partition(commits: Commits) -> None:
+    offsets = stored(commits)
+    offsets.commit_now([TopicPartition("t", 1, 7)])
+    offsets.commit_at_end({TopicPartition("t", 0).pair})
+    assert sent(commits) == [5, 7, 5]
+
+
+def test_a_commit_under_way_is_repeated_after_a_later_one_that_failed(commits: Commits) -> None:
+    offsets = stored(commits)
+    commits.refusal = NotCoordinatorError()
+    with pytest.raises(NotCoordinatorError):
+        offsets.commit_now([TopicPartition("t", 0, 7)])
+    commits.refusal = None
+    offsets.commit_at_end({TopicPartition("t", 0).pair})
+    assert sent(commits) == [5, 7, 5]
 
 
 def test_the_last_commit_has_the_offsets_of_one_under_way_that_fails(commits: Commits) -> None:
