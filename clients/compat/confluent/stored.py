@@ -42,7 +42,7 @@ class StoredOffsets:
 
     def store(self, row: TopicPartition) -> None:
         """Include an offset in the next commit."""
-        self.rows[row.pair] = row
+        self.rows[row.pair] = copy(row)  # the user may change it afterwards
 
     def drop(self, tp: Pair) -> None:
         """The partition was revoked."""
@@ -65,6 +65,7 @@ class StoredOffsets:
         """
         if not rows:
             return
+        rows = [copy(row) for row in rows]
         taken = self._done(rows)
         self._under_way.update((row.pair, row) for row in taken)
 

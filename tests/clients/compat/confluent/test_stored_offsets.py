@@ -156,6 +156,26 @@ def test_a_commit_under_way_is_repeated_after_a_later_one_that_failed(commits: C
     assert sent(commits) == [5, 7, 5]
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_the_user_may_change_a_row_while_its_commit_is_under_way(
+    commits: Commits, given: bool
+) -> None:
+    consumer: Any = commits
+    events: Any = None
+    offsets = StoredOffsets(consumer, OWN, events)
+    row = TopicPartition("t", 0, 5)
+    offsets.store(row)
+    if given:
+        offsets.commit_soon([row])
+    else:
+        offsets.commit_if_due()
+    row.offset = 7
+    offsets.commit_at_end({row.pair})
+    assert sent(commits) == [5, 5]
+    commits.ended[0]({}, NotCoordinatorError())
+    assert (row.offset, row.error) == (7, None)
+
+
 def test_the_last_commit_has_the_offsets_of_one_under_way_that_fails(commits: Commits) -> None:
     offsets = stored(commits)
     offsets.commit_at_end()
