@@ -78,7 +78,7 @@ class Placement:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By the leader that is asked, or COMMITTED, BEHIND or NOWHERE."""
         self._failures: dict[int, int] = {}
-        """In a row, by the same key."""
+        """In a row, by the same key, while something is needed there."""
         self._is_closed = False
         self._changed = asyncio.Event()
         self._told: set[tuple[TopicPartition, int]] = set()
@@ -93,7 +93,10 @@ class Placement:
     def _begin(self) -> None:
         if self._is_closed:
             return
-        for key, found in self._by_leader(needs(self._rows(), self._cluster.view)).items():
+        parts = self._by_leader(needs(self._rows(), self._cluster.view))
+        for key in self._failures.keys() - parts.keys() - self._tasks.keys():
+            del self._failures[key]
+        for key, found in parts.items():
             if key not in self._tasks:
                 task = self._tasks[key] = self._loop.create_task(self._run(key, found))
                 task.add_done_callback(partial(self._ended, key))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kstore.clients import Consumer
+from kstore.clients.io import placement
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import ListOffsetsRequest
@@ -134,3 +135,34 @@ def test_the_error_of_a_partition_that_is_not_assigned_any_more_is_not_raised(
         # The same connection: answers come in order.
         assert reader.beginning_offsets([FIRST]) == {FIRST: 0}
         assert [r.partition for r in reader.poll(LONG_MS)] == [1]
+
+
+def test_pauses_begin_short_again_when_a_partition_loses_its_leader_again(
+    brokers: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    leader, answers = [-1], [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
+
+    def pause_ms(failures: int, *_: object) -> float:
+        counts.append(failures)
+        if len(counts) in {3, 6}:
+            leader[0] = 1
+        return 0
+
+    def refused_once(request: Message) -> Any:
+        code = answers.pop(0)
+        if code:
+            leader[0] = -1
+        return listed(request, error_code=code)
+
+    monkeypatch.setattr(placement, "pause_ms", pause_ms)
+    brokers[1].handlers[ListOffsetsRequest] = refused_once
+    ports = [broker.port for broker in brokers]
+    for broker in brokers:
+        broker.handlers[MetadataRequest] = lambda _: metadata(ports, {"leader_id": leader[0]})
+    with consumer(brokers) as reader:
+        reader.assign([FIRST])
+        for _ in range(2):
+            reader.seek_to_beginning()
+            assert [r.partition for r in reader.poll(LONG_MS)] == [0]
+    assert counts == [1, 2, 3, 1, 1, 2]
