@@ -39,11 +39,11 @@ class CorruptRecordError(InvalidBatchError):
 class Failure:
     """An error to raise in the user's poll(), after all earlier records were returned.
 
-    With an owner it is dropped when the owner was sought, reset or revoked; `others` are more
-    partitions that the error is about.
+    With an owner it is dropped when all partitions that it is about, the owner and `others`, were
+    sought, reset or revoked.
     """
 
-    __slots__ = ("error", "others", "owner", "version")
+    __slots__ = ("_versions", "error", "others", "owner")
 
     def __init__(
         self,
@@ -54,7 +54,12 @@ class Failure:
         self.error = error
         self.owner = owner
         self.others = others
-        self.version = -1 if owner is None else owner.version
+        self._versions = [] if owner is None else [(r, r.version) for r in (owner, *others)]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is still to be raised."""
+        return self.owner is None or any(row.version == was for row, was in self._versions)
 
 
 class Loss:
@@ -244,7 +249,9 @@ class Inbox:
 
 
 def _is_current(item: FetchedRecords | Failure) -> bool:
-    return item.owner is None or item.version == item.owner.version
+    if isinstance(item, Failure):
+        return item.is_current
+    return bool(item.version == item.owner.version)
 
 
 def corrupt(records: FetchedRecords, error: InvalidBatchError) -> CorruptRecordError:

@@ -226,6 +226,19 @@ def test_an_error_comes_after_the_records_before_it_and_only_once() -> None:
     assert inbox.take(9) == []
 
 
+def test_an_error_of_several_partitions_comes_unless_all_of_them_were_sought() -> None:
+    inbox = Inbox(lambda item: None, print)
+    rows = [row_at(TP, 0), row_at(OTHER, 0)]
+    inbox.fail(Failure(RuntimeError("boom"), rows[0], rows[1:]))
+    rows[0].seek(Position(0))
+    with pytest.raises(RuntimeError, match="boom"):
+        inbox.take(9)
+    inbox.fail(Failure(RuntimeError("old"), rows[0], rows[1:]))
+    for row in rows:
+        row.seek(Position(0))
+    assert inbox.take(9) == []
+
+
 # ---- resets and positions ----
 
 
