@@ -81,7 +81,8 @@ class Placement:
         """In a row, by the same key, while something is needed there."""
         self._is_closed = False
         self._changed = asyncio.Event()
-        self._told: set[tuple[TopicPartition, int]] = set()
+        self._told: set[tuple[AssignedPartition, int]] = set()
+        """Rows, and their versions, whose errors the user has not seen yet."""
         self._lost: dict[TopicPartition, int] = {}
         """The version of a row whose losses were last reported to the user."""
 
@@ -142,7 +143,7 @@ class Placement:
         """
         while True:
             row = self._subscription.partitions.get(tp)
-            if row is None or row.has_position or (tp, row.version) in self._told:
+            if row is None or row.has_position or (row, row.version) in self._told:
                 return
             self._changed.clear()
             self._begin()
@@ -157,8 +158,8 @@ class Placement:
     def _rows(self) -> list[AssignedPartition]:
         return [
             row
-            for tp, row in self._subscription.partitions.items()
-            if (tp, row.version) not in self._told
+            for row in self._subscription.partitions.values()
+            if (row, row.version) not in self._told
         ]
 
     async def _run(self, key: int, found: Needs) -> None:
@@ -211,7 +212,7 @@ class Placement:
             if not error.retriable:
                 for row in self._rows():
                     if row.reading and not row.has_position:
-                        self._told.add((row.tp, row.version))
+                        self._told.add((row, row.version))
                 self._fail(Failure(error))
             return False
         return True
@@ -241,7 +242,7 @@ class Placement:
             self._tell_lost(lost)
 
     def _tell_lost(self, rows: Sequence[AssignedPartition]) -> None:
-        self._told.update((row.tp, row.version) for row in rows)
+        self._told.update((row, row.version) for row in rows)
         names = ", ".join(sorted(str(row.tp) for row in rows))
         error = OffsetOutOfRangeError(f"no position for {names}, and auto_offset_reset is none")
         self._fail(Failure(error, rows[0], rows[1:]))
@@ -310,7 +311,7 @@ class Placement:
             event = lost_records(row.tp, found, row.epochs, search.leader_epoch)
             self._lose(Loss(event, row.source))
         if error := cut_off(row, found, self._reset):
-            self._told.add((row.tp, row.version))
+            self._told.add((row, row.version))
             self._fail(Failure(error, row))
 
     def _sort(
@@ -330,7 +331,7 @@ class Placement:
             if error.retriable:
                 again = True
             else:
-                self._told.add((row.tp, row.version))
+                self._told.add((row, row.version))
                 self._fail(Failure(error, row))
         return again
 

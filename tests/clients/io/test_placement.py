@@ -13,12 +13,13 @@ import pytest
 
 from kstore.clients import Consumer
 from kstore.clients.io import placement
-from kstore.errors import ErrorCode
+from kstore.errors import ErrorCode, TopicAuthorizationFailedError
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import ListOffsetsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition
+from tests.beside.waiting import until
 from tests.clients.metadata_answers import metadata
 from tests.clients.scripted_log import BY_NAME, FAST, batch
 from tests.plain_messages import Answer
@@ -166,3 +167,20 @@ def test_pauses_begin_short_again_when_a_partition_loses_its_leader_again(
             reader.seek_to_beginning()
             assert [r.partition for r in reader.poll(LONG_MS)] == [0]
     assert counts == [1, 2, 3, 1, 1, 2]
+
+
+def test_an_error_is_raised_when_its_partition_is_assigned_again(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    def refused(request: Message) -> Any:
+        return listed(request, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    brokers[0].handlers[ListOffsetsRequest] = refused
+    with consumer(brokers) as reader:
+        reader.assign([FIRST])
+        assert reader.poll(0) == []
+        until(lambda: bool(reader._shell.inbox))
+        reader.assign([])
+        reader.assign([FIRST])
+        with pytest.raises(TopicAuthorizationFailedError):
+            reader.poll(LONG_MS)
