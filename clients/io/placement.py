@@ -100,7 +100,7 @@ class Placement:
         for key, found in parts.items():
             if key not in self._tasks:
                 task = self._tasks[key] = self._loop.create_task(self._run(key, found))
-                task.add_done_callback(partial(self._ended, key))
+                task.add_done_callback(partial(self._ended, key, found))
         self._placed()
 
     def _by_leader(self, found: Needs) -> dict[int, Needs]:
@@ -122,7 +122,7 @@ class Placement:
         except KafkaError:
             return NOWHERE
 
-    def _ended(self, key: int, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: int, found: Needs, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         if task.cancelled():
             return
@@ -130,7 +130,20 @@ class Placement:
         if error is None:
             self.kick()
         else:
-            self._fail(Failure(error if isinstance(error, Exception) else RuntimeError(str(error))))
+            self._tell(error if isinstance(error, Exception) else RuntimeError(str(error)), found)
+
+    def _tell(self, error: Exception, found: Needs) -> None:
+        """Report an error, once: those without a position wait until the user has seen it."""
+        mine = self._subscription.partitions
+        rows = [row for part in _all(found) for row in part if mine.get(row.tp) is row]
+        missing = [row for row in rows if row.reading and not row.has_position]
+        untold = [row for row in missing if (row, row.version) not in self._told]
+        if untold:
+            self._told.update((row, row.version) for row in untold)
+            self._fail(Failure(error, untold[0], untold[1:]))
+            self._changed.set()
+        elif not missing:
+            self._fail(Failure(error))
 
     def raised(self) -> None:
         """The user has seen an error: report again what is still wrong."""
@@ -180,29 +193,26 @@ class Placement:
         topics = sorted({row.tp.topic for rows in _all(found) for row in rows})
         self._cluster.doubt()
         enough = partial(_is_new_enough, found.metadata)
-        await self._trying(partial(self._cluster.refresh, topics, enough=enough))
+        await self._trying(partial(self._cluster.refresh, topics, enough=enough), found)
 
     async def _round(self, key: int, found: Needs) -> bool:
         """One attempt for everything; returns True if something must be retried after a pause."""
         topics = {row.tp.topic for rows in _all(found) for row in rows}
         if unknown := topics - set(self._cluster.view.topics):
-            await self._trying(
-                lambda: self._cluster.refresh(
-                    sorted(unknown), create=self._settings["allow.auto.create.topics"]
-                )
-            )
+            create = self._settings["allow.auto.create.topics"]
+            await self._trying(lambda: self._cluster.refresh(sorted(unknown), create=create), found)
         if key == NOWHERE:  # those with a leader now come again
             found = self._by_leader(found).get(NOWHERE, Needs())
         again = bool(found.metadata)
         if found.commits:
-            again |= not await self._trying(lambda: self._place_committed(found.commits))
+            again |= not await self._trying(lambda: self._place_committed(found.commits), found)
         if found.resets:
             again |= await self._place_resets(found.resets)
         if found.validations:
             again |= await self._validate(found.validations)
         return again
 
-    async def _trying(self, action: Callable[[], Awaitable[None]]) -> bool:
+    async def _trying(self, action: Callable[[], Awaitable[None]], found: Needs) -> bool:
         """Run it; returns False after a retriable error. Other errors are reported to the user,
         once.
         """
@@ -210,10 +220,7 @@ class Placement:
             await action()
         except KafkaError as error:
             if not error.retriable:
-                for row in self._rows():
-                    if row.reading and not row.has_position:
-                        self._told.add((row, row.version))
-                self._fail(Failure(error))
+                self._tell(error, found)
             return False
         return True
 

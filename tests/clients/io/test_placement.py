@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from kstore.clients import Consumer
 from kstore.clients.io import placement
-from kstore.errors import ErrorCode, TopicAuthorizationFailedError
+from kstore.errors import (
+    ErrorCode,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+)
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.groups.offsets import OffsetFetchRequest
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import ListOffsetsRequest
 from kstore.protocol.metadata.metadata import MetadataRequest
@@ -184,3 +190,37 @@ def test_an_error_is_raised_when_its_partition_is_assigned_again(
         reader.assign([FIRST])
         with pytest.raises(TopicAuthorizationFailedError):
             reader.poll(LONG_MS)
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "error", "text"),
+    [
+        ({}, ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "GROUP"),
+        ({"partition_epoch": 1, "committed_leader_epoch": -2}, 0, ValueError, "are not epochs"),
+    ],
+    ids=["refused", "broken"],
+)
+@pytest.mark.parametrize("polls", [False, True])
+def test_an_error_about_committed_offsets_is_raised_once_and_they_are_looked_up_again(
+    row: Mapping[str, Any], code: int, error: type[Exception], text: str, polls: bool
+) -> None:
+    def offsets(row: Mapping[str, Any], code: int) -> Any:
+        rows = [{"partition_index": index, "committed_offset": 7, **row} for index in range(2)]
+        topics = [] if code else [{"name": "t", "partitions": rows}]
+        return Answer.OffsetFetch(groups=[{"group_id": "g", "topics": topics, "error_code": code}])
+
+    answers = [offsets(row, code), offsets({}, 0)]
+    with FakeBroker(versions=BY_NAME | {9: (8, 9), 10: (4, 4)}) as broker:
+        named = {"key": "g", "node_id": 0, "host": "127.0.0.1", "port": broker.port}
+        broker.handlers |= {
+            MetadataRequest: lambda _: metadata([broker.port], *[{"leader_id": 0}] * 2),
+            FindCoordinatorRequest: lambda _: Answer.FindCoordinator(coordinators=[named]),
+            OffsetFetchRequest: lambda _: answers.pop(0) if answers[1:] else answers[0],
+            FetchRequest: fetched,
+        }
+        with Consumer(broker.address, group_id="g", **FAST) as reader:
+            reader.assign([FIRST, SECOND])
+            with pytest.raises(error, match=text):
+                reader.poll(LONG_MS) if polls else reader.position(SECOND)
+            assert [reader.position(tp) for tp in (FIRST, SECOND)] == [7, 7]
+            assert reader.poll(0) == []
