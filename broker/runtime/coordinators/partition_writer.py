@@ -82,7 +82,7 @@ class PartitionWriter:
         that it will get if it succeeds. ``ended`` is called with an error code when the result is
         known: at once or later, but before `to_be_committed` completes.
         """
-        error_code, base_offset = self.write(place, batch, ended)
+        error_code, base_offset = self._write(place, batch, ended, alone=True)
         problem = refusal_of(error_code)
         if problem is not None:
             raise problem
@@ -91,7 +91,15 @@ class PartitionWriter:
     def write(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None]
     ) -> tuple[int, int]:
-        """As `append`, for any partition; returns Kafka's error code and the base offset."""
+        """As `append`, for any partition; returns Kafka's error code and the base offset. Clients
+        may write there, too: then a thread may append the batch at a later offset.
+        """
+        return self._write(place, batch, ended, alone=False)
+
+    def _write(
+        self, place: TopicPartition, batch: bytes, ended: Callable[[int], None], *, alone: bool
+    ) -> tuple[int, int]:
+        """``alone``: nobody else writes there, so the offset of a queued append is known."""
         partition = self.partition(place)
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
@@ -100,7 +108,7 @@ class PartitionWriter:
                 # Else the thread would refuse it, when the state is already ahead of the log.
                 return ErrorCode.MESSAGE_TOO_LARGE, -1
             error_code, base_offset = partition.append_later(
-                batch, lambda job: self._appended(place, base_offset, job)
+                batch, lambda job: self._appended(place, base_offset if alone else None, job)
             )
             if error_code == ErrorCode.NONE:
                 self._unwritten.setdefault(place, deque()).append([ended])
@@ -114,7 +122,7 @@ class PartitionWriter:
             ended(error_code)
         return error_code, base_offset
 
-    def _appended(self, place: TopicPartition, expected: int, job: CallbackJob) -> None:
+    def _appended(self, place: TopicPartition, expected: int | None, job: CallbackJob) -> None:
         """A thread has finished an append, or failed: call the callbacks."""
         waiting = self._unwritten[place].popleft()
         if not self._unwritten[place]:
@@ -123,7 +131,7 @@ class PartitionWriter:
         if job.problem is not None:
             LOGGER.error("%s can't be written: %s", place, job.problem)
             error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        elif error_code == ErrorCode.NONE and job.base_offset != expected:
+        elif error_code == ErrorCode.NONE and expected not in (None, job.base_offset):
             LOGGER.error(
                 "%s: a batch is at offset %d, not %d: another writer appends there",
                 place, job.base_offset, expected,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ from kstore.record.control import ControlType, EndTransactionMarker, control_bat
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore._fast.broker.partition import Partition
     from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.node import Node
@@ -88,6 +90,8 @@ class Markers:
         self._metadata = metadata
         self._partitions = partitions
         self._offsets_ended = offsets_ended
+        self._counts: Counter[tuple[Partition, int]] = Counter()
+        """The markers on the way to logs, by partition and producer."""
         self.on_marker: Callable[[TopicPartition, int], None] | None = None
         """Called before a marker of a producer (its id) is written to a partition."""
 
@@ -133,22 +137,33 @@ class Markers:
             timestamp=self._node.now_ms(),
         )
 
-        if partition.ending is None:
-            partition.ending = set()
-        ending = partition.ending
+        self._on_the_way(partition, producer_id, 1)
 
         def ended(error_code: int) -> None:
-            ending.discard(producer_id)
+            self._on_the_way(partition, producer_id, -1)
             if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
                 self._offsets_ended(place.partition, producer_id, committed)
 
         if self.on_marker is not None:
             self.on_marker(place, producer_id)
-        ending.add(producer_id)
         error_code, _ = self._partitions.write(place, batch, ended)
         if error_code != ErrorCode.NONE:
-            ending.discard(producer_id)
+            self._on_the_way(partition, producer_id, -1)
         return error_code
+
+    def _on_the_way(self, partition: Partition, producer_id: int, change: int) -> None:
+        """A marker begins or ends its way to the log: until then the producer has no open
+        transaction there. A marker may be sent again before a thread has appended the first one.
+        """
+        if partition.ending is None:
+            partition.ending = set()
+        key = (partition, producer_id)
+        self._counts[key] += change
+        if self._counts[key]:
+            partition.ending.add(producer_id)
+        else:
+            del self._counts[key]
+            partition.ending.discard(producer_id)
 
     def may_write_now(self, places: Iterable[TopicPartition]) -> bool:
         """Whether markers on these partitions can be written without waiting for the disk."""

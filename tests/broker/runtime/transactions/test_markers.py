@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.markers import Markers
 from kstore.broker.runtime.transactions.produce import has_transaction
 from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
+from kstore.types import TopicPartition
 from tests.broker.runtime.coordinators.test_partition_writer import PLACE, Host, play
 
 PRODUCER, EPOCH = 7, 3
@@ -55,6 +57,45 @@ def test_a_transaction_ends_when_its_marker_is_on_the_way_to_the_log(tmp_path: P
         host.calm.over_budget = False
         write(host, EPOCH, 1)
         assert has_transaction(host.partition, CLAIM)
+
+    play(tmp_path, story)
+
+
+def test_of_two_markers_on_the_way_the_last_one_counts(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        host.calm.over_budget = True
+        of = markers(host)
+        for _ in range(2):
+            assert of.write(PLACE, (PRODUCER, EPOCH), 0, committed=False) == ErrorCode.NONE
+        await host.run()
+        assert host.partition.ending == {PRODUCER}
+        await host.run()
+        assert host.partition.ending == set()
+
+    play(tmp_path, story)
+
+
+def test_a_marker_behind_others_writes_is_written(tmp_path: Path) -> None:
+    """Its offset is not known when it is queued: a client's batch before it may be refused."""
+
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        host.calm.over_budget = True
+        write(host, EPOCH - 1)
+        codes: list[int] = []
+        place = TopicPartition(OFFSETS_TOPIC, 0)
+        partitions: Any = SimpleNamespace(
+            partition=lambda _: host.partition,
+            write=lambda _, batch, ended: host.writer.write(PLACE, batch, ended),
+        )
+        node: Any = SimpleNamespace(now_ms=lambda: 1)
+        of = Markers(node, SimpleNamespace(), partitions, lambda index, *_: codes.append(index))  # type: ignore[arg-type]
+        assert of.write(place, (PRODUCER, EPOCH), 0, committed=True) == ErrorCode.NONE
+        while host.runs:
+            await host.run()
+        assert (codes, host.told) == ([0], [0, ErrorCode.INVALID_PRODUCER_EPOCH])
+        assert not has_transaction(host.partition, CLAIM)
 
     play(tmp_path, story)
 
