@@ -278,7 +278,7 @@ class Broker(ABC):
     def _make_groups(self) -> GroupCoordinator:
         from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 
-        return GroupCoordinator(
+        groups = GroupCoordinator(
             self.node,
             self.coordinator_topic(OFFSETS_TOPIC),
             self.partition_writer(),
@@ -286,6 +286,8 @@ class Broker(ABC):
             Lazy(self._make_expansion_gates),
             self.authorizer,
         )
+        groups.has_ended = lambda *what: self.markers().has_ended(*what)
+        return groups
 
     def _make_share_states(self) -> ShareGroupStates:
         from kstore.broker.runtime.groups.share_states import ShareGroupStates

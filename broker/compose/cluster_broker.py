@@ -298,9 +298,7 @@ class ClusterBroker(Broker):
         """An admission that asks the coordinator of each transaction."""
         from kstore.broker.runtime.transactions.admission import PeerAdmission
 
-        admission = PeerAdmission(self.node, self.peers, self.transactions)
-        self.markers().on_marker = admission.note_marker
-        return admission
+        return PeerAdmission(self.node, self.peers, self.transactions, self.markers)
 
     def make_scram(self) -> ScramUsers:
         """The cluster's credentials, which this broker caches: clients can log in while the store

@@ -73,6 +73,10 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
     def admission(self) -> Lazy[TransactionAdmission]:
         """Asks transaction coordinators on behalf of producers."""
 
+    @property
+    def markers(self) -> Lazy[Markers]:
+        """Writes markers to the partitions that this broker leads."""
+
 
 class TransactionAdminParts(TransactionParts, HasAuthorizer, Protocol):
     """For requests of administrators."""

@@ -169,13 +169,15 @@ async def _commit(
     """Commit the offsets of known partitions."""
     if not request.topics:
         return TxnOffsetCommitResponse()
+    if not request.group_id:
+        return txn_offset_commit_failure(request, ErrorCode.INVALID_GROUP_ID)
     try:
-        code: int = ErrorCode.INVALID_GROUP_ID
-        if request.group_id:
+        # Until the offsets are in the log: a marker may come first.
+        with broker.markers().watch(request.producer_id):
             code = await _admit_offsets(broker, request, ctx.api_version)
-        if code == ErrorCode.NONE:
-            answer = await broker.groups().handle(request.group_id, request, ctx)
-            return cast(TxnOffsetCommitResponse, answer)
+            if code == ErrorCode.NONE:
+                answer = await broker.groups().handle(request.group_id, request, ctx)
+                return cast(TxnOffsetCommitResponse, answer)
     except KafkaError as error:
         code = error.code
     return txn_offset_commit_failure(request, code)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.security.authorizer import Authorizer
     from kstore.config import BrokerConfig
     from kstore.protocol.schema import Message
+    from kstore.types import TopicPartition
 
 __all__ = ["OFFSETS_TOPIC", "GroupCoordinator"]
 
@@ -72,6 +73,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             kind: Distribution() for kind in REBALANCES.values()
         }
         """New epochs of groups, by kind."""
+        self.has_ended: Callable[[TopicPartition, int], bool] = lambda place, producer_id: False
+        """See Surroundings."""
         self._node = node
         self._configs = configs
         self._gates = gates

@@ -30,7 +30,7 @@ from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
 from kstore.broker.state.work import Work
-from kstore.errors import ErrorCode, KafkaError
+from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.coordinator_records.framing import (
     RECORD_TYPES,
     decode_key,
@@ -95,6 +95,8 @@ class Surroundings(Protocol):
     topic_matches: TopicMatches
     commits_refused: Counter[int]
     rebalances: Mapping[str, Distribution]
+    has_ended: Callable[[TopicPartition, int], bool]
+    """Whether a producer's transaction got a marker on a partition since it was verified."""
 
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
@@ -371,6 +373,9 @@ class GroupPartition(CoordinatorPartition):
                 transactional=result.producer is not None,
             )
         self.check()  # not if it was unloaded and is led again meanwhile
+        if result.producer is not None and self._coordinator.has_ended(self.place, producer_id):
+            # Behind the marker, they would belong to a transaction that nobody ends.
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.writer.append(self.place, batch, self.append_ended)
 
     def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:

@@ -8,8 +8,6 @@ requests of its connection.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.peers.batches import PeerBatches
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.runtime.transactions.markers import Markers
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
 __all__ = ["OwnAdmission", "PeerAdmission", "TransactionAdmission"]
@@ -123,9 +122,11 @@ class PeerAdmission:
         node: Node,
         peers: Lazy[Peers],
         transactions: Lazy[TransactionCoordinator],
+        markers: Lazy[Markers],
     ) -> None:
         self._node = node
         self._transactions = transactions
+        self._markers = markers
         self._elsewhere: PeerBatches[AddPartitionsToTxnTransaction, AddPartitionsToTxnResult] = (
             PeerBatches(
                 node.loop,
@@ -137,13 +138,6 @@ class PeerAdmission:
         )
         self._known: tuple[object, Codes] | None = None
         """The answers for the request that is handled again in this turn of the loop."""
-        self._verifying: dict[int, list[set[TopicPartition]]] = {}
-        """For each question about a producer's transaction: where it has ended since."""
-
-    def note_marker(self, place: TopicPartition, producer_id: int) -> None:
-        """The transaction of a producer ends on a partition here."""
-        for ended in self._verifying.get(producer_id, ()):
-            ended.add(place)
 
     def admit(
         self,
@@ -190,25 +184,12 @@ class PeerAdmission:
         """
         if adds:
             return await self._ask(transactional_id, claim, places, adds=True)
-        with self._markers_of(claim.producer_id) as ended:
+        with self._markers().watch(claim.producer_id) as ended:
             found = await self._ask(transactional_id, claim, places, adds=False)
         for place in places & ended:
             if found[place] == ErrorCode.NONE:
                 found[place] = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return found
-
-    @contextmanager
-    def _markers_of(self, producer_id: int) -> Iterator[set[TopicPartition]]:
-        """The partitions that get a marker of this producer in this context."""
-        ended: set[TopicPartition] = set()
-        verifying = self._verifying.setdefault(producer_id, [])
-        verifying.append(ended)
-        try:
-            yield ended
-        finally:
-            verifying[:] = [each for each in verifying if each is not ended]
-            if not verifying:
-                self._verifying.pop(producer_id, None)
 
     async def _ask(
         self,

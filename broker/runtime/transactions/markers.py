@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
@@ -92,8 +93,25 @@ class Markers:
         self._offsets_ended = offsets_ended
         self._counts: Counter[tuple[Partition, int]] = Counter()
         """The markers on the way to logs, by partition and producer."""
-        self.on_marker: Callable[[TopicPartition, int], None] | None = None
-        """Called before a marker of a producer (its id) is written to a partition."""
+        self._watches: dict[int, list[set[TopicPartition]]] = {}
+        """For each watched producer: where its transactions have ended since."""
+
+    @contextmanager
+    def watch(self, producer_id: int) -> Iterator[set[TopicPartition]]:
+        """The partitions that get a marker of this producer in this context."""
+        ended: set[TopicPartition] = set()
+        watches = self._watches.setdefault(producer_id, [])
+        watches.append(ended)
+        try:
+            yield ended
+        finally:
+            watches[:] = [each for each in watches if each is not ended]
+            if not watches:
+                self._watches.pop(producer_id, None)
+
+    def has_ended(self, place: TopicPartition, producer_id: int) -> bool:
+        """Whether a partition got a marker of a producer while it was watched."""
+        return any(place in ended for ended in self._watches.get(producer_id, ()))
 
     def write(
         self,
@@ -144,8 +162,8 @@ class Markers:
             if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
                 self._offsets_ended(place.partition, producer_id, committed)
 
-        if self.on_marker is not None:
-            self.on_marker(place, producer_id)
+        for watch in self._watches.get(producer_id, ()):
+            watch.add(place)
         error_code, _ = self._partitions.write(place, batch, ended)
         if error_code != ErrorCode.NONE:
             self._on_the_way(partition, producer_id, -1)

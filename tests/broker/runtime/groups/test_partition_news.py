@@ -23,6 +23,7 @@ from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.broker.runtime.groups import partition_news
 from kstore.broker.runtime.groups.partition_news import NamedPartition, PartitionNews
 from kstore.broker.runtime.lazy import Lazy
+from kstore.broker.runtime.transactions.markers import Markers
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.config.group_configs import GROUP_CONFIGS
 from kstore.errors import ErrorCode
@@ -58,6 +59,7 @@ class Cluster:
         self.authorizer = None
         given: Any = self
         self.groups = host.groups
+        self.markers = Lazy(lambda: Markers(host, host, host.writer, lambda *ended: None))
         self.partition_news = Lazy(lambda: PartitionNews(given, given, given, given))
         self.new: TopicImage | None = None
 
@@ -97,6 +99,7 @@ class Cluster:
         self.host.lead(GROUPS)
         self.host.places[GROUPS].advance()
         await self.groups().wait_loaded()
+        self.groups().has_ended = self.markers().has_ended
         self.tell(self.make("heard-of", 1))
 
     def begin(

@@ -147,5 +147,9 @@ def test_a_batch_is_verified_again_after_a_marker_that_overtook_the_answer(tmp_p
             assert await answered(broker, adds=False, marked=mine + 1) == [0, 0]
             assert await answered(broker, adds=True, marked=mine) == [0, 0], "epochs fence them"
             broker.transactions.forget()
+            with broker.markers().watch(mine):
+                assert broker.markers().write(PLACE, (mine, 0), 0, committed=False) == 0
+                assert broker.groups().has_ended(PLACE, mine), "for the offsets of transactions"
+            assert not broker.groups().has_ended(PLACE, mine)
 
     asyncio.run(story())
