@@ -8,7 +8,6 @@ deletes logs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
@@ -24,11 +23,14 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
     Taken,
     Wanted,
     all_taken,
+    drop_future,
     open_each,
     open_wanted,
     parts,
     pieces,
+    take_origin,
     topic_ids,
+    unmark,
 )
 from kstore.broker.runtime.log_dirs.homes import Homes
 from kstore.broker.runtime.log_dirs.log_dir_failures import unusable
@@ -51,8 +53,6 @@ __all__ = ["LogManager"]
 
 LOGGER = logging.getLogger("kstore.broker")
 T = TypeVar("T")
-FUTURE_MARK = "kstore.future"
-"""A file in the folder of a partition that is being copied from another log dir."""
 
 
 class LogManager:
@@ -70,6 +70,8 @@ class LogManager:
         self._homes = Homes()
         self.leaving: dict[TopicPartition, LogDir] = {}
         """Log dirs of logs that are being deleted; a new one of that name follows there."""
+        self._moving: dict[TopicPartition, asyncio.Task[list[str]]] = {}
+        """Moves whose folders do not have their new names yet."""
         self.threads = node.dirs
         self.removals = Removals(node)
         self._reads = node.dir_reads
@@ -107,15 +109,16 @@ class LogManager:
         for log_dir, partitions in found:
             for partition in partitions:
                 other = self._homes.get(partition)
-                if other is None or self._drop_future(partition, other):
+                if other is None or drop_future(other, partition):
                     self._homes[partition] = log_dir
-                elif not self._drop_future(partition, log_dir):
+                elif not drop_future(log_dir, partition):
                     raise LogStorageError(
                         f"{partition} is in both {other.path} and {log_dir.path}: remove the copy "
                         "that you do not need"
                     )
         if len(self._dirs) > 1:
-            self._finish_moves()
+            for key, log_dir in self._homes.items():
+                unmark(log_dir, key)  # if the old log is gone, the copy has everything
 
     def _serve_appends(self, log_dir: LogDir) -> None:
         """Let the log dir's threads do appends that may wait for the disk."""
@@ -367,15 +370,18 @@ class LogManager:
         """
         slices = Slices()
         taking = []
+        moving = []
         for log_dir, some in self._by_dir(keys):
             for key in some:
                 self.leaving[key] = self._homes.pop(key)
+                if key in self._moving:
+                    moving.append(self._moving[key])
             call = partial(log_dir.take_away, *some)
             done = self.in_thread(log_dir, f"deleting {some[0]}", call)
             done.add_done_callback(partial(self._left, some))
             taking.append((log_dir, done))
             await slices.breathe()
-        return all_taken(taking)
+        return all_taken(taking, moving)
 
     def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
         for key in keys:
@@ -407,36 +413,25 @@ class LogManager:
 
     # ---- moves between log dirs ----
 
-    def mark_future(self, log_dir: LogDir, key: TopicPartition) -> None:
-        """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
-        folder = os.path.join(log_dir.path, str(key))
-        os.mkdir(folder)
-        with open(os.path.join(folder, FUTURE_MARK), "xb"):
-            pass
-
-    async def moved(self, key: TopicPartition, target: LogDir) -> list[str]:
-        """A partition is served from its copy in another log dir: the old log is removed, except
-        for the returned folders, which are for `LogDir.remove_taken`.
+    def moved(self, key: TopicPartition, target: LogDir) -> Awaitable[list[Taken]]:
+        """A partition is served from its copy in another log dir, its home from now on. The result
+        is that of `take_away` for the old log, once the copy is the partition after a crash, too.
         """
         source, self._homes[key] = self._homes[key], target
-        what, mark = f"moving {key} away", os.path.join(target.path, str(key), FUTURE_MARK)
-        taken = await self.in_thread(source, what, partial(source.take_away, key))
-        with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
-            await self.in_thread(target, what, partial(os.unlink, mark))
+        # Its first call is the next one in the log dir's thread.
+        what = f"moving {key} away"
+        taking = self.in_thread(source, what, partial(take_origin, source, key))
+        ended = self._loop.create_task(self._unmark(key, target, what, taking))
+        self._moving[key] = ended
+        ended.add_done_callback(lambda _: self._moving.pop(key))
+        return all_taken([(source, ended)])
+
+    async def _unmark(
+        self, key: TopicPartition, target: LogDir, what: str, taking: asyncio.Future[list[str]]
+    ) -> list[str]:
+        taken = await taking
+        await self.in_thread(target, what, partial(unmark, target, key))
         return taken
-
-    def _drop_future(self, key: TopicPartition, log_dir: LogDir) -> bool:
-        """Delete the copy of an unfinished move; False if this is none."""
-        if not os.path.exists(os.path.join(log_dir.path, str(key), FUTURE_MARK)):
-            return False
-        log_dir.delete(key)
-        return True
-
-    def _finish_moves(self) -> None:
-        """Complete moves: if the old log is gone, the copy has everything."""
-        for key, log_dir in self._homes.items():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(log_dir.path, str(key), FUTURE_MARK))
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of a log: the topic's own, then the broker's defaults."""

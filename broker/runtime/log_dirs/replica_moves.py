@@ -1,6 +1,7 @@
 """Moves of partitions between the log dirs of this broker (KIP-113): a future log in the other log
 dir is filled while the partition is served from the old one, and replaces the old one once it has
-all records.
+all records. From then on the move can't be cancelled: other moves of the partition, its deletion
+and the end of the broker wait until the folders have their new names.
 
 A folder that is being filled contains a mark, so that a start after a crash knows which of the two
 is the partition. api/logs/log_dirs.py receives requests for moves.
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstore.broker.runtime.log_dirs.dir_calls import mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
 
 if TYPE_CHECKING:
     from kstore._fast.broker.partition import Partition
     from kstore._fast.broker.partition_table import PartitionTable
+    from kstore.broker.runtime.log_dirs.dir_calls import Taken
     from kstore.broker.runtime.log_dirs.log_manager import LogManager
     from kstore.broker.runtime.node import Node
     from kstore.log import Log, LogDir
@@ -62,16 +66,19 @@ class ReplicaMoves:
         self._table = table
         self._log_manager = log_manager
         self._moves: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
+        """Those before the swap of the logs, which can be cancelled."""
+        self._taking_place: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
+        """Those after it; the next move of such a partition waits."""
 
     def under_way(self) -> list[ReplicaMove]:
-        """The unfinished moves."""
-        return [move for move, _ in self._moves.values()]
+        """The unfinished moves, one for each partition."""
+        return [move for move, _ in (self._moves | self._taking_place).values()]
 
     def home_of(self, key: TopicPartition, log: Log) -> Directory:
         """The log dir of a partition that is served from this log: the old one until its move is
         finished, because after a crash before that, the old log would be the partition.
         """
-        known = self._moves.get(key)
+        known = self._taking_place.get(key)
         if known is not None and known[0].future is log:
             return known[0].origin
         return log.log_dir
@@ -88,6 +95,7 @@ class ReplicaMoves:
             if known[0].target is target:
                 return ErrorCode.NONE
             known[1].cancel()
+            del self._moves[key]  # a task that has not begun does not do it
         if partition.log.log_dir is not target:
             move = ReplicaMove(key, partition, target)
             before = None if known is None else known[1]
@@ -96,46 +104,51 @@ class ReplicaMoves:
         return ErrorCode.NONE
 
     async def close(self) -> None:
-        """Cancel all moves; their copies are deleted at once."""
+        """Cancel all moves that can be cancelled, whose copies are deleted at once; complete the
+        others.
+        """
         tasks = [task for _, task in self._moves.values()]
         for task in tasks:
             task.cancel()
+        tasks += [task for _, task in self._taking_place.values()]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(
         self, move: ReplicaMove, partition: Partition, before: asyncio.Task[None] | None
     ) -> None:
-        """Copy, swap, delete the old log; on failure delete the copy."""
-        stays_in = partition.log.log_dir.path
         try:
             if before is not None:
                 await asyncio.wait([before])
-            await self._copy(move, partition)
-            if self._swap(move, partition):
-                await self._take_place(move, stays_in)
-            else:
-                await self._discard(move)
-        except (errors.LogError, OSError) as problem:
-            await self._discard(move)
-            self._node.report(
-                f"{move.partition} stays in {stays_in}, because it can't be moved to "
-                f"{move.target.path}: {problem}"
-            )
-        except asyncio.CancelledError:
-            if partition.log is not move.future:
-                await self._discard(move)
-            raise
+            if (prior := self._taking_place.get(move.partition)) is not None:
+                await asyncio.wait([prior[1]])
+            await self._move(move, partition)
         finally:
             known = self._moves.get(move.partition)
             if known is not None and known[0] is move:
                 del self._moves[move.partition]
+
+    async def _move(self, move: ReplicaMove, partition: Partition) -> None:
+        """Copy and swap; on failure delete the copy."""
+        try:
+            await self._copy(move, partition)
+            if not self._swap(move, partition):
+                await self._discard(move)
+        except (errors.LogError, OSError) as problem:
+            await self._discard(move)
+            self._node.report(
+                f"{move.partition} stays in {move.origin.path}, because it can't be moved to "
+                f"{move.target.path}: {problem}"
+            )
+        except asyncio.CancelledError:
+            await self._discard(move)
+            raise
 
     async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
         """Fill the future log up to the end of the old one, which may continue to grow."""
         source: Log = partition.log
         path, what = move.target.path, f"moving {move.partition} there"
         run = partial(self._node.dirs.run, path, what)
-        await run(partial(self._log_manager.mark_future, move.target, move.partition))
+        await run(partial(mark_future, move.target, move.partition))
         move.future = await run(
             partial(
                 move.target.log,
@@ -159,7 +172,8 @@ class ReplicaMoves:
 
     def _swap(self, move: ReplicaMove, partition: Partition) -> bool:
         """Serve the partition from its new log, if it still exists, in one turn of the loop.
-        Appends wait until the old log is removed.
+        Appends wait until the folders are renamed: after a crash before that, the old log would be
+        the partition.
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
@@ -171,29 +185,33 @@ class ReplicaMoves:
         future.configure(source.config)
         move.target.appends.hold(future.core)
         partition.replace_log(future)
+        taken = self._log_manager.moved(move.partition, move.target)
+        task = self._node.loop.create_task(self._take_place(move, taken))
+        self._taking_place[move.partition] = move, task
         return True
 
-    async def _take_place(self, move: ReplicaMove, path: str) -> None:
-        """Rename the folders after the swap. Appends wait for that: after a crash before it, the
-        old log would be the partition.
-        """
+    async def _take_place(self, move: ReplicaMove, taken: Awaitable[list[Taken]]) -> None:
+        """Wait for the new names of the folders, and remove the files of the old log."""
         assert move.future is not None, move.partition
         try:
             try:
-                taken = await self._log_manager.moved(move.partition, move.target)
+                found = await taken
             finally:
                 move.target.appends.release(move.future.core)
-            for folder in taken:
-                what = f"removing the old log of {move.partition}"
-                step = partial(move.target.remove_step, folder)
-                while await self._node.dirs.run(path, what, step):
-                    pass
+            for log_dir, folders in found:
+                for folder in folders:
+                    step = partial(log_dir.remove_step, folder)
+                    while await self._node.dirs.run(log_dir.path, f"removing {folder}", step):
+                        pass
         except (errors.LogError, OSError) as problem:
+            path = move.origin.path
             self._node.report(
                 f"{move.partition} is served from {move.target.path}, but its old log in {path} "
                 f"can't be removed: {problem}; remove its folder there before the next start, or "
                 "the broker opens it as the partition"
             )
+        finally:
+            del self._taking_place[move.partition]
 
     async def _discard(self, move: ReplicaMove) -> None:
         """Delete the copy, after the calls on it."""

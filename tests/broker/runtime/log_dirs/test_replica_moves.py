@@ -1,29 +1,246 @@
-"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves."""
+"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves, and that a move is
+completed once its copy serves the partition.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
+import pytest
+
+from kstore._fast.broker.partition_table import PartitionTable
+from kstore.broker.runtime.dir_threads import DirThreads
+from kstore.broker.runtime.log_dirs.dir_calls import FUTURE_MARK
+from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMove, ReplicaMoves
+from kstore.broker.state.metadata.image import PartitionImage, TopicImage
+from kstore.config import BrokerConfig
+from kstore.env import SystemFileSystem
+from kstore.log import LogDir
 from kstore.types import TopicPartition
+from tests.beside.waiting import reached
+from tests.log.handling import values
+
+KEY = TopicPartition("t", 0)
+VALUES = [b"%d" % number + bytes(300) for number in range(20)]
+
+
+class Moving:
+    """A partition in the first of three log dirs, and its moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.folders = [folder / name for name in "abc"]
+        self.told: list[str] = []
+        table = PartitionTable(1, lambda call: call())
+        self.threads = DirThreads(self.loop, self.told.append)
+        node: Any = SimpleNamespace(
+            config=BrokerConfig.load(overrides={}), node_id=1, report=self.told.append,
+            dirs=self.threads, dir_reads=self.threads, loop=self.loop,
+        )  # fmt: skip
+        self.log_manager = LogManager(node, table, replicated=False)
+        self.log_manager.open([str(each) for each in self.folders])
+        topic = TopicImage("t", uuid4(), (PartitionImage(1, 0, (1,), (1,)),), {})
+        entry = self.log_manager.add_topic(topic)
+        config = self.log_manager.log_config({})
+        self.partition = self.log_manager.open_partition(entry, topic, 0, config)
+        self.partition.log.append_many(VALUES)
+        self.moves = ReplicaMoves(node, table, self.log_manager)
+        self.dirs = list(self.log_manager.dirs)
+
+    def begin(self, place: int) -> None:
+        """Begin a move to a log dir."""
+        assert self.moves.begin(KEY, self.dirs[place]) == 0
+
+    async def serves_from(self, place: int) -> None:
+        """Wait until the logs are swapped."""
+        log_dir = self.dirs[place]
+        await reached(lambda: self.partition.log.log_dir is log_dir, "the logs are swapped")
+
+    async def calls_run(self, *places: int) -> None:
+        """Let everything happen that does not need the other log dirs."""
+        for _ in range(10):
+            for place in places:
+                await self.threads.run(self.dirs[place].path, "a call", int)
+
+    def is_in(self, place: int) -> bool:
+        """Whether a folder of a log dir has the partition's name."""
+        return (self.folders[place] / "t-0").exists()
+
+    def has_mark(self, place: int) -> bool:
+        """Whether the next start takes it for an unfinished copy."""
+        return (self.folders[place] / "t-0" / FUTURE_MARK).exists()
+
+    def names(self) -> list[str]:
+        """The folders of the partition, with those that are being removed."""
+        return [str(path.relative_to(path.parents[1])) for each in self.folders
+                for path in each.glob("t-0*")]  # fmt: skip
+
+    def close(self) -> None:
+        """End it all."""
+        self.loop.run_until_complete(self.moves.close())
+        self.log_manager.close()
+        self.loop.run_until_complete(asyncio.sleep(0))  # ends the removals
+        self.threads.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def moving(tmp_path: Path) -> Iterator[Moving]:
+    made = Moving(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def renaming(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The first log dir does not rename its log until this is set."""
+    may = threading.Event()
+    real = LogDir.take_away
+
+    def take_away(log_dir: LogDir, *keys: TopicPartition) -> list[str]:
+        assert log_dir is not moving.dirs[0] or may.wait(60)
+        return real(log_dir, *keys)
+
+    monkeypatch.setattr(LogDir, "take_away", take_away)
+    yield may
+    may.set()
 
 
 def test_a_partition_is_in_its_old_log_dir_until_the_move_is_finished() -> None:
     """Its log is swapped before the folders are: it would be in the new log dir twice, and clients
     that keep one row would take it for a copy that is not finished.
     """
-    key = TopicPartition("t", 0)
     unused: Any = None
     old: Any = SimpleNamespace(log_dir=SimpleNamespace(name="old"))
     new: Any = SimpleNamespace(log_dir=SimpleNamespace(name="new"))
     partition: Any = SimpleNamespace(log=old)
     moves = ReplicaMoves(unused, unused, unused)
-    assert moves.home_of(key, old) is old.log_dir
-    move = ReplicaMove(key, partition, new.log_dir)
-    moves._moves[key] = move, unused
-    assert moves.home_of(key, old) is old.log_dir
+    assert moves.home_of(KEY, old) is old.log_dir
+    move = ReplicaMove(KEY, partition, new.log_dir)
+    moves._moves[KEY] = move, unused
+    assert moves.home_of(KEY, old) is old.log_dir
     move.future = partition.log = new
-    assert moves.home_of(key, new) is old.log_dir
-    del moves._moves[key]
-    assert moves.home_of(key, new) is new.log_dir
+    moves._taking_place[KEY] = moves._moves.pop(KEY)
+    assert moves.home_of(KEY, new) is old.log_dir
+    del moves._taking_place[KEY]
+    assert moves.home_of(KEY, new) is new.log_dir
+
+
+def test_the_next_move_waits_until_the_copy_is_the_partition(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    """After a crash meanwhile the old log, without the newest records, or a part of the next copy
+    would be the partition.
+    """
+
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        moving.begin(2)
+        await moving.calls_run(1, 2)
+        assert moving.has_mark(1)
+        assert not moving.is_in(2)
+        [move] = moving.moves.under_way()
+        assert (move.origin, move.target) == (moving.dirs[0], moving.dirs[1])
+        assert moving.moves.home_of(KEY, moving.partition.log) is moving.dirs[0]
+        renaming.set()
+        await reached(lambda: moving.names() == ["c/t-0"])
+        await reached(lambda: not moving.moves.under_way())
+
+    moving.loop.run_until_complete(story())
+    assert not moving.has_mark(2)
+    assert values(moving.partition.log) == VALUES
+    assert moving.told == []
+
+
+def test_a_move_back_waits_too_and_can_be_cancelled(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        moving.begin(0)
+        await moving.calls_run(1)
+        moving.begin(1)  # where it is: this only cancels
+        moving.begin(2)
+        await moving.calls_run(1, 2)
+        assert not moving.is_in(2)
+        renaming.set()
+        await moving.serves_from(2)
+        await reached(lambda: moving.names() == ["c/t-0"])
+
+    moving.loop.run_until_complete(story())
+    assert values(moving.partition.log) == VALUES
+    assert moving.told == []
+
+
+def test_a_move_that_is_cancelled_at_once_can_begin_again(moving: Moving) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        moving.begin(0)  # where it is: this only cancels
+        assert moving.moves.under_way() == []
+        moving.begin(1)
+        await moving.serves_from(1)
+
+    moving.loop.run_until_complete(story())
+
+
+def test_the_end_of_the_broker_waits_until_the_copy_is_the_partition(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        closing = asyncio.ensure_future(moving.moves.close())
+        await moving.calls_run(1, 2)
+        assert not closing.done()
+        renaming.set()
+        await closing
+
+    moving.loop.run_until_complete(story())
+    assert (moving.is_in(0), moving.is_in(1), moving.has_mark(1)) == (False, True, False)
+
+
+def test_a_deletion_waits_until_the_old_log_is_gone(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        deleting = asyncio.ensure_future(await moving.log_manager.take_away([KEY]))
+        await moving.calls_run(1, 2)
+        assert not moving.is_in(1)
+        assert not deleting.done()
+        renaming.set()
+        await deleting
+        assert not moving.is_in(0)
+
+    moving.loop.run_until_complete(story())
+
+
+def test_the_new_names_are_durable_before_appends_and_before_the_next_mark(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool, bool]] = []
+    real = SystemFileSystem.fsync_dir
+
+    def fsync_dir(files: SystemFileSystem, path: str) -> None:
+        real(files, path)
+        synced.append((path, moving.is_in(0), moving.has_mark(1)))
+
+    async def story() -> None:
+        moving.begin(1)
+        await reached(lambda: moving.partition.log.log_dir is moving.dirs[1])
+        await reached(lambda: not moving.moves.under_way())
+
+    monkeypatch.setattr(SystemFileSystem, "fsync_dir", fsync_dir)
+    moving.loop.run_until_complete(story())
+    renamed = (str(moving.folders[0]), False, True)
+    assert synced[-2:] == [renamed, (str(moving.folders[1] / "t-0"), False, False)]
