@@ -191,18 +191,10 @@ class ReplicaMoves:
         return True
 
     async def _take_place(self, move: ReplicaMove, taken: Awaitable[list[Taken]]) -> None:
-        """Wait for the new names of the folders, and remove the files of the old log."""
+        """Wait for the new names of the folders; the files of the old log are removed later."""
         assert move.future is not None, move.partition
         try:
-            try:
-                found = await taken
-            finally:
-                move.target.appends.release(move.future.core)
-            for log_dir, folders in found:
-                for folder in folders:
-                    step = partial(log_dir.remove_step, folder)
-                    while await self._node.dirs.run(log_dir.path, f"removing {folder}", step):
-                        pass
+            self._log_manager.removals.begin(await taken)
         except (errors.LogError, OSError) as problem:
             path = move.origin.path
             self._node.report(
@@ -211,6 +203,7 @@ class ReplicaMoves:
                 "the broker opens it as the partition"
             )
         finally:
+            move.target.appends.release(move.future.core)
             del self._taking_place[move.partition]
 
     async def _discard(self, move: ReplicaMove) -> None:

@@ -23,6 +23,7 @@ from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.config import BrokerConfig
 from kstore.env import SystemFileSystem
 from kstore.log import LogDir
+from kstore.log.segments import removal
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.log.handling import values
@@ -244,3 +245,30 @@ def test_the_new_names_are_durable_before_appends_and_before_the_next_mark(
     moving.loop.run_until_complete(story())
     renamed = (str(moving.folders[0]), False, True)
     assert synced[-2:] == [renamed, (str(moving.folders[1] / "t-0"), False, False)]
+
+
+def test_a_move_is_finished_and_the_next_begins_while_files_are_removed(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may = threading.Event()
+    under_way: list[list[ReplicaMove]] = []
+    real = LogDir.remove_step
+
+    def remove_step(log_dir: LogDir, path: str) -> bool:
+        under_way.append(moving.moves.under_way())
+        assert may.wait(60)
+        return real(log_dir, path)
+
+    async def story() -> None:
+        moving.begin(1)
+        await reached(lambda: under_way)
+        moving.begin(2)
+        await moving.calls_run(2)
+        may.set()
+        await reached(lambda: moving.names() == ["c/t-0"])
+
+    monkeypatch.setattr(removal, "STEP_BYTES", 1000)
+    monkeypatch.setattr(LogDir, "remove_step", remove_step)
+    moving.loop.run_until_complete(story())
+    assert under_way[0] == []
+    assert moving.told == []
