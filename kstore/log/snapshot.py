@@ -8,12 +8,14 @@ a copy.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -71,19 +73,48 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
     """
     target = os.path.realpath(target)
     with told(f"taking a snapshot of {directory} to {target}"):
-        if os.path.exists(target) and os.listdir(target):
-            raise SnapshotError(f"{target} is not empty: take the snapshot to a new folder")
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        unfinished = f"{target}.unfinished.{uuid.uuid4().hex[:8]}"
-        os.mkdir(unfinished, PRIVATE_FOLDER)
+        _make_parents(os.path.dirname(target))
+        mode = None
+        if os.path.exists(target):
+            if os.listdir(target):
+                raise SnapshotError(f"{target} is not empty: take the snapshot to a new folder")
+            mode = stat.S_IMODE(os.stat(target).st_mode)
+            # The copy takes long: try with an empty folder first.
+            _name(_make_unfinished(target), target, mode)
+        unfinished = _make_unfinished(target)
         try:
-            if os.path.exists(target):
-                shutil.copymode(target, unfinished)
             _copy(sorted(logs, key=lambda log: log.local.name), directory, unfinished)
-            _name(unfinished, target)
+            _name(unfinished, target, mode)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
+
+
+def _make_parents(folder: str) -> None:
+    """Make a folder and those above it, each name durable."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    _make_parents(above)
+    os.makedirs(folder, exist_ok=True)  # another process may make it, too
+    sync_dir(above)
+
+
+def _make_unfinished(target: str) -> str:
+    """A folder beside the target, with a name of its own."""
+    made = f"{target}.unfinished.{uuid.uuid4().hex[:8]}"
+    try:
+        os.mkdir(made, PRIVATE_FOLDER)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        above = os.path.dirname(target)
+        inside = f", for example one in {target}" if os.path.exists(target) else ""
+        raise SnapshotError(
+            f"the snapshot can't be made in {above}, where it gets its name when it is complete: "
+            f"{error.strerror}. Take it to a new folder in a folder that can be written{inside}"
+        ) from error
+    return made
 
 
 def _copy(rows: Sequence[SnapshotLog], directory: str, target: str) -> None:
@@ -96,12 +127,19 @@ def _copy(rows: Sequence[SnapshotLog], directory: str, target: str) -> None:
     _sync_folder(target)
 
 
-def _name(unfinished: str, target: str) -> None:
+def _name(unfinished: str, target: str, mode: int | None) -> None:
+    """Give the folder its name, and the mode of the folder that it replaces; or remove it."""
     try:
+        if mode is not None:
+            os.chmod(unfinished, mode)
         os.rename(unfinished, target)
     except OSError as error:
+        with suppress(OSError):
+            os.chmod(unfinished, PRIVATE_FOLDER)
+            shutil.rmtree(unfinished)
         raise SnapshotError(
-            f"{target} can't be replaced by the snapshot: {error.strerror}. Take it to a new folder"
+            f"{target} can't be replaced by the snapshot: {error.strerror}. Take it to a new "
+            "folder; if this one is a mount point, to a new folder in it"
         ) from error
     sync_dir(os.path.dirname(target))
 

@@ -8,11 +8,14 @@ import errno
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kstore
+from kstore.env import sync_dir
 from kstore.log import Log, LogStorageError, SnapshotError, snapshot
 from kstore.log.offline.verify import verify
 from kstore.log.segments import removal
@@ -280,7 +283,11 @@ def test_a_link_to_an_empty_folder_and_the_mode_of_that_folder_stay(tmp_path: Pa
         assert values(copy) == numbers(0, 1000)
 
 
-def test_a_folder_that_cannot_be_replaced_is_refused(
+def no_copy(*_: object) -> None:
+    raise AssertionError("it copies before it knows that the target can be replaced")
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused_before_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that a file system is mounted on."""
@@ -288,9 +295,69 @@ def test_a_folder_that_cannot_be_replaced_is_refused(
     def busy(*_: object) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
+    (tmp_path / "copy").mkdir(mode=0o750)
     with filled(tmp_path / "data") as log:
         with monkeypatch.context() as patch:
             patch.setattr(os, "rename", busy)
-            with pytest.raises(SnapshotError, match=r"can't be replaced.*busy.*new folder"):
+            patch.setattr(snapshot, "_copy", no_copy)
+            with pytest.raises(SnapshotError, match=r"can't be replaced.*busy.*mount point.*in it"):
                 log.snapshot(tmp_path / "copy")
-        assert [path.name for path in tmp_path.iterdir()] == ["data"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "data"]
+        assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o750
+        log.snapshot(tmp_path / "copy" / "monday")
+    with kstore.open_log(tmp_path / "copy" / "monday", topic="orders") as copy:
+        assert values(copy) == numbers(0, 1000)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_target_in_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool, code: int
+) -> None:
+    def refused(path: str, *_: object) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    if exists:
+        (tmp_path / "copy").mkdir()
+    with filled(tmp_path / "data") as log, monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", refused)
+        with pytest.raises(SnapshotError) as caught:
+            log.snapshot(tmp_path / "copy")
+    assert f"can't be made in {tmp_path}" in str(caught.value)
+    assert (f"for example one in {tmp_path / 'copy'}" in str(caught.value)) == exists
+
+
+def test_the_mode_of_a_folder_that_cannot_be_written_is_set_after_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, modes = snapshot._copy, []
+
+    def copy(rows: Sequence[Any], directory: str, target: str) -> None:
+        modes.append(os.stat(target).st_mode & 0o777)
+        real(rows, directory, target)
+
+    monkeypatch.setattr(snapshot, "_copy", copy)
+    (tmp_path / "copy").mkdir(mode=0o500)
+    with filled(tmp_path / "data") as log:
+        log.snapshot(tmp_path / "copy")
+    assert modes == [0o700]
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o500
+    (tmp_path / "copy").chmod(0o700)
+    with kstore.open_log(tmp_path / "copy", topic="orders") as copied:
+        assert values(copied) == numbers(0, 1000)
+
+
+def test_the_names_of_new_folders_above_the_copy_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def noted(path: str) -> None:
+        sync_dir(path)
+        synced.append(os.path.relpath(path, tmp_path))
+
+    monkeypatch.setattr(snapshot, "sync_dir", noted)
+    with filled(tmp_path / "data") as log:
+        log.snapshot(tmp_path / "one" / "two" / "copy")
+    assert synced[:2] == [".", "one"]
+    assert synced[-1] == "one/two"
