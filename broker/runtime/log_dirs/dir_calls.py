@@ -17,6 +17,7 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.log import Log, LogDir
+    from kstore.log.log import Directory
     from kstore.log.settings import LogConfig
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Wanted",
     "all_taken",
     "drop_future",
+    "is_future",
     "mark_future",
     "open_each",
     "open_wanted",
@@ -117,7 +119,7 @@ def topic_ids(log_dir: LogDir, keys: list[TopicPartition]) -> dict[TopicPartitio
 # ---- moves between log dirs ----
 
 
-def _mark(log_dir: LogDir, key: TopicPartition) -> str:
+def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
     return os.path.join(log_dir.path, str(key), FUTURE_MARK)
 
 
@@ -127,6 +129,11 @@ def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
     os.mkdir(os.path.dirname(mark))
     with open(mark, "xb"):
         pass
+
+
+def is_future(log_dir: LogDir | Directory, key: TopicPartition) -> bool:
+    """Whether the next start takes the log here for an unfinished copy."""
+    return os.path.exists(_mark(log_dir, key))
 
 
 def take_origin(log_dir: LogDir, key: TopicPartition) -> list[str]:
@@ -146,7 +153,7 @@ def unmark(log_dir: LogDir, key: TopicPartition) -> None:
 
 def drop_future(log_dir: LogDir, key: TopicPartition) -> bool:
     """Delete the copy of an unfinished move; False if this is none."""
-    if not os.path.exists(_mark(log_dir, key)):
+    if not is_future(log_dir, key):
         return False
     log_dir.delete(key)
     return True

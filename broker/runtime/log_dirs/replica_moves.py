@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.log_dirs.dir_calls import mark_future
+from kstore.broker.runtime.log_dirs.dir_calls import is_future, mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
 
@@ -148,6 +148,12 @@ class ReplicaMoves:
         source: Log = partition.log
         path, what = move.target.path, f"moving {move.partition} there"
         run = partial(self._node.dirs.run, path, what)
+        call = partial(is_future, move.origin, move.partition)
+        if await self._node.dirs.run(move.origin.path, f"moving {move.partition} away", call):
+            raise errors.LogStorageError(
+                "the folder of its last move still has the mark of a copy, and with two copies a "
+                "start can't know which one is complete; restart the broker first"
+            )
         await run(partial(mark_future, move.target, move.partition))
         move.future = await run(
             partial(

@@ -5,6 +5,7 @@ completed once its copy serves the partition.
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,6 +225,29 @@ def test_a_deletion_waits_until_the_old_log_is_gone(
         assert not moving.is_in(0)
 
     moving.loop.run_until_complete(story())
+
+
+def test_a_copy_with_a_mark_is_not_moved_on(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a second one, the next start would not know which copy is complete."""
+
+    def refuse(*_: object) -> list[str]:
+        raise OSError(errno.EACCES, "no")
+
+    async def story() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "take_away", refuse)
+            moving.begin(1)
+            await reached(lambda: moving.told)
+        moving.begin(2)
+        await reached(lambda: not moving.moves.under_way())
+
+    moving.loop.run_until_complete(story())
+    assert "its old log in" in moving.told[0]
+    assert "restart the broker first" in moving.told[1]
+    assert (moving.has_mark(1), moving.is_in(2)) == (True, False)
+    assert values(moving.partition.log) == VALUES
 
 
 def test_the_new_names_are_durable_before_appends_and_before_the_next_mark(
