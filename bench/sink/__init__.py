@@ -6,10 +6,8 @@ as exactly once does. CPU is that of tasks, driver and broker together.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -22,6 +20,7 @@ from bench.brokers import SAME
 from bench.measure import Figures, Settings, Side, cpu_seconds, progress, take_turns, touch_memory
 from bench.report import Goal, Row
 from bench.sink import former
+from bench.sink.answers import from_text
 from kstore.clients import AdminClient, Consumer
 from kstore.clients.admin import NewTopic
 from kstore.pipeline.sink.commit import commit, prepare
@@ -154,7 +153,7 @@ class _Tasks:
             stream.flush()
         answers = [json.loads(_answer(process)) for process in self._processes]
         staged, broker_staged = time.monotonic(), cpu_seconds(self._broker.pid)
-        made: list[Any] = [pickle.loads(base64.b64decode(each["made"])) for each in answers]
+        made: list[Any] = [from_text(each["made"]) for each in answers]
         if way == FORMER:
             former.commit(settings, sink, made)
         elif way != DIRECT:

@@ -5,16 +5,15 @@ its CPU seconds. The rows are made before the first job, in batches as Spark sen
 
 from __future__ import annotations
 
-import base64
 import gc
 import json
-import pickle
 import random
 import sys
 import time
 from typing import Any
 
 from bench.sink import former
+from bench.sink.answers import as_text
 from kstore.pipeline.sink.tasks import Task
 
 __all__ = ["made_rows"]
@@ -51,8 +50,7 @@ def _main(bootstrap: str, count: str, size: str) -> None:
         else:
             made = Task(settings, job["sink"], 0, creates=False).write(iter(rows))
         used = time.process_time() - used
-        packed = base64.b64encode(pickle.dumps(made)).decode()
-        print(json.dumps({"cpu_s": used, "made": packed}), flush=True)
+        print(json.dumps({"cpu_s": used, "made": as_text(made)}), flush=True)
 
 
 if __name__ == "__main__":
