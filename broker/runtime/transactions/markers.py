@@ -127,8 +127,8 @@ class Markers:
         A marker that a thread appends may still fail: `commit` reports that.
 
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
-        (KIP-890). The producer's next transaction has the marker's epoch: a marker that comes late,
-        after it was sent again, does not end it.
+        (KIP-890); one that is already written may be repeated. The producer's next transaction has
+        the marker's epoch: a marker that comes late, after it was sent again, does not end it.
         """
         producer_id, epoch = producer
         partition = self._partitions.partition(place)
@@ -145,8 +145,11 @@ class Markers:
                 # It is a transaction of the source cluster, by a producer with the same id.
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if transaction_version >= TV_2 and entry is not None and entry.producer_epoch == epoch:
-            # The log has this marker. Batches of the next transaction may be on the way to it.
-            return ErrorCode.INVALID_PRODUCER_EPOCH if is_open else ErrorCode.NONE
+            if is_open:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if partition.appends_queued:
+                # The log has this marker. Batches of the next transaction may be on the way to it.
+                return ErrorCode.NONE
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         batch = control_batch(
             EndTransactionMarker(kind, coordinator_epoch),

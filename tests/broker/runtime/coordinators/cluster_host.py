@@ -54,6 +54,7 @@ class Replicated:
         self.entry = SimpleNamespace(mirror=False)
         self.online = False
         self.ending: set[int] | None = None
+        self.appends_queued = 0
         self.index = 0
         self.leader_epoch = 0
         self.high_watermark = 0
