@@ -233,7 +233,7 @@ async def _serve(
         for acceptor in accepting:
             acceptor.close()
         if broker.moves.made is not None:
-            await broker.moves.made.close()
+            await broker.moves.made.close(STOP_TIMEOUT_S)
         for part in (
             broker.transactions.made,
             broker.groups.made,

@@ -6,6 +6,7 @@ dir that stands still: what needs it waits, all else is answered, the log names 
 from __future__ import annotations
 
 import errno
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -142,7 +143,12 @@ def test_a_moved_partition_is_served_although_its_old_log_cannot_be_removed(
         until(lambda: "but its old log in" in broker.error_output(), "the log says it")
         faulty_disk.thaw()
         assert send(broker, "t", moved) == 1
-        assert (tmp_path / "healthy" / f"t-{moved}" / f"{0:020d}.log").stat().st_size > 0
+        new = tmp_path / "healthy" / f"t-{moved}"
+        assert (new / f"{0:020d}.log").stat().st_size > 0
+        assert not (new / "kstore.future").exists(), "the next start would delete it"
+    shutil.rmtree(faulty_disk.folder / "logs" / f"t-{moved}")  # as the log of the broker says
+    with broker:
+        assert send(broker, "t", moved) == 2
 
 
 def test_the_end_of_a_move_waits_for_its_disk_and_holds_nobody_else(

@@ -126,9 +126,14 @@ def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
 def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
     """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
     mark = _mark(log_dir, key)
-    os.mkdir(os.path.dirname(mark))
-    with open(mark, "xb"):
-        pass
+    folder = os.path.dirname(mark)
+    os.mkdir(folder)
+    try:
+        with open(mark, "xb"):
+            pass
+    except OSError:
+        os.rmdir(folder)  # without the mark it would be a log
+        raise
 
 
 def is_future(log_dir: LogDir | Directory, key: TopicPartition) -> bool:

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
@@ -24,6 +24,7 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
     Wanted,
     all_taken,
     drop_future,
+    is_future,
     open_each,
     open_wanted,
     parts,
@@ -70,8 +71,8 @@ class LogManager:
         self._homes = Homes()
         self.leaving: dict[TopicPartition, LogDir] = {}
         """Log dirs of logs that are being deleted; a new one of that name follows there."""
-        self._moving: dict[TopicPartition, asyncio.Task[list[str]]] = {}
-        """Moves whose folders do not have their new names yet."""
+        self._moving: dict[TopicPartition, tuple[LogDir, asyncio.Task[list[str]]]] = {}
+        """The old log dirs of moves whose folders do not have their new names yet."""
         self.threads = node.dirs
         self.removals = Removals(node)
         self._reads = node.dir_reads
@@ -108,6 +109,8 @@ class LogManager:
         self._config.watch(lambda changed: self._configure_dirs())
         for log_dir, partitions in found:
             for partition in partitions:
+                if self.failed and is_future(log_dir, partition):
+                    continue  # offline: the old log may be in a log dir that has failed
                 other = self._homes.get(partition)
                 if other is None or drop_future(other, partition):
                     self._homes[partition] = log_dir
@@ -301,6 +304,11 @@ class LogManager:
         """The log dir that a partition is served from."""
         return self._homes.get(key)
 
+    def paths(self, key: TopicPartition) -> set[str]:
+        """The log dirs that a deletion waits for: its own, and the old one until a move ends."""
+        places = [self._homes.get(key), *self._moving.get(key, ())[:1]]
+        return {log_dir.path for log_dir in places if log_dir is not None}
+
     def places(self) -> list[TopicPartition]:
         """All partitions with a log here, open or not."""
         return list(self._homes)
@@ -374,16 +382,17 @@ class LogManager:
         for log_dir, some in self._by_dir(keys):
             for key in some:
                 self.leaving[key] = self._homes.pop(key)
-                if key in self._moving:
-                    moving.append(self._moving[key])
+            moves = [self._moving[key][1] for key in some if key in self._moving]
+            moving += moves
             call = partial(log_dir.take_away, *some)
             done = self.in_thread(log_dir, f"deleting {some[0]}", call)
-            done.add_done_callback(partial(self._left, some))
+            gone = asyncio.gather(done, *moves, return_exceptions=True) if moves else done
+            gone.add_done_callback(partial(self._left, some))
             taking.append((log_dir, done))
             await slices.breathe()
         return all_taken(taking, moving)
 
-    def _left(self, keys: list[TopicPartition], done: asyncio.Future[list[str]]) -> None:
+    def _left(self, keys: list[TopicPartition], _: asyncio.Future[Any]) -> None:
         for key in keys:
             self.leaving.pop(key, None)
 
@@ -422,16 +431,17 @@ class LogManager:
         what = f"moving {key} away"
         taking = self.in_thread(source, what, partial(take_origin, source, key))
         ended = self._loop.create_task(self._unmark(key, target, what, taking))
-        self._moving[key] = ended
+        self._moving[key] = source, ended
         ended.add_done_callback(lambda _: self._moving.pop(key))
         return all_taken([(source, ended)])
 
     async def _unmark(
         self, key: TopicPartition, target: LogDir, what: str, taking: asyncio.Future[list[str]]
     ) -> list[str]:
-        taken = await taking
+        await asyncio.wait([taking])
+        # After an error, too: with the mark, the next start would delete the log that is served.
         await self.in_thread(target, what, partial(unmark, target, key))
-        return taken
+        return taking.result()
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of a log: the topic's own, then the broker's defaults."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.log_dirs.dir_calls import is_future, mark_future
+from kstore.broker.runtime.log_dirs.dir_calls import drop_future, is_future, mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
 
@@ -45,6 +45,8 @@ class ReplicaMove:
         self.origin: Directory = source.log.log_dir
         self.target = target
         self.future: Log | None = None
+        self.made = False
+        """Whether the folder of the copy was made."""
         self._source = source
 
     @property
@@ -103,15 +105,21 @@ class ReplicaMoves:
             self._moves[key] = (move, task)
         return ErrorCode.NONE
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float) -> None:
         """Cancel all moves that can be cancelled, whose copies are deleted at once; complete the
-        others.
+        others, unless a log dir hangs: the next start finishes or undoes them.
         """
-        tasks = [task for _, task in self._moves.values()]
-        for task in tasks:
+        moves = [*self._moves.values(), *self._taking_place.values()]
+        for _, task in self._moves.values():
             task.cancel()
-        tasks += [task for _, task in self._taking_place.values()]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if moves:
+            await asyncio.wait([task for _, task in moves], timeout=timeout_s)
+        for move, task in moves:
+            if not task.done():
+                self._node.report(
+                    f"the end of the broker does not wait for the move of {move.partition} from "
+                    f"{move.origin.path} to {move.target.path} any longer"
+                )
 
     async def _run(
         self, move: ReplicaMove, partition: Partition, before: asyncio.Task[None] | None
@@ -128,9 +136,15 @@ class ReplicaMoves:
                 del self._moves[move.partition]
 
     async def _move(self, move: ReplicaMove, partition: Partition) -> None:
-        """Copy and swap; on failure delete the copy."""
+        """Copy and swap; on failure delete the copy. There may be nothing to move any more: the
+        topic was deleted, or the replica stopped, while an earlier move ended.
+        """
+        source: Log | None = partition.log
+        if partition.deleted or source is None:
+            return
+        move.origin = source.log_dir
         try:
-            await self._copy(move, partition)
+            await self._copy(move, partition, source)
             if not self._swap(move, partition):
                 await self._discard(move)
         except (errors.LogError, OSError) as problem:
@@ -143,9 +157,8 @@ class ReplicaMoves:
             await self._discard(move)
             raise
 
-    async def _copy(self, move: ReplicaMove, partition: Partition) -> None:
+    async def _copy(self, move: ReplicaMove, partition: Partition, source: Log) -> None:
         """Fill the future log up to the end of the old one, which may continue to grow."""
-        source: Log = partition.log
         path, what = move.target.path, f"moving {move.partition} there"
         run = partial(self._node.dirs.run, path, what)
         call = partial(is_future, move.origin, move.partition)
@@ -154,16 +167,7 @@ class ReplicaMoves:
                 "the folder of its last move still has the mark of a copy, and with two copies a "
                 "start can't know which one is complete; restart the broker first"
             )
-        await run(partial(mark_future, move.target, move.partition))
-        move.future = await run(
-            partial(
-                move.target.log,
-                *move.partition,
-                create=True,
-                config=source.config,
-                topic_id=source.topic_id,
-            )
-        )
+        move.future = await run(partial(_create, move, source))
         flushed = -1
         while not partition.deleted:
             while move.offset_lag() and not partition.deleted:
@@ -205,8 +209,8 @@ class ReplicaMoves:
             path = move.origin.path
             self._node.report(
                 f"{move.partition} is served from {move.target.path}, but its old log in {path} "
-                f"can't be removed: {problem}; remove its folder there before the next start, or "
-                "the broker opens it as the partition"
+                f"can't be removed: {problem}; remove {os.path.join(path, str(move.partition))}, "
+                "then restart the broker: it does not start with both"
             )
         finally:
             move.target.appends.release(move.future.core)
@@ -216,10 +220,25 @@ class ReplicaMoves:
         """Delete the copy, after the calls on it."""
         path, what = move.target.path, f"removing the copy of {move.partition}"
         try:
-            await self._node.dirs.run(path, what, partial(move.target.delete, move.partition))
+            await self._node.dirs.run(path, what, partial(_drop, move))
         except (errors.LogError, OSError) as problem:
             where = os.path.join(move.target.path, str(move.partition))
             self._node.report(f"{where}, an unfinished copy, can't be removed: {problem}")
+
+
+def _create(move: ReplicaMove, source: Log) -> Log:
+    """Create the copy, in one call: a new topic of that name then finds a log of another topic."""
+    mark_future(move.target, move.partition)
+    move.made = True
+    return move.target.log(
+        *move.partition, create=True, config=source.config, topic_id=source.topic_id
+    )
+
+
+def _drop(move: ReplicaMove) -> None:
+    """Delete the copy, but no other log of that name."""
+    if move.made:
+        drop_future(move.target, move.partition)
 
 
 def _finish(source: Log, future: Log) -> None:

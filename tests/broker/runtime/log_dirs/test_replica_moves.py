@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +19,15 @@ import pytest
 
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore.broker.runtime.dir_threads import DirThreads
-from kstore.broker.runtime.log_dirs.dir_calls import FUTURE_MARK
+from kstore.broker.runtime.log_dirs import dir_calls, log_manager, replica_moves
+from kstore.broker.runtime.log_dirs.dir_calls import FUTURE_MARK, Wanted, mark_future, open_each
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMove, ReplicaMoves
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.config import BrokerConfig
 from kstore.env import SystemFileSystem
-from kstore.log import LogDir
+from kstore.log import Log, LogDir
+from kstore.log.errors import LogStorageError
 from kstore.log.segments import removal
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
@@ -42,18 +46,19 @@ class Moving:
         self.told: list[str] = []
         table = PartitionTable(1, lambda call: call())
         self.threads = DirThreads(self.loop, self.told.append)
-        node: Any = SimpleNamespace(
+        self.node: Any = SimpleNamespace(
             config=BrokerConfig.load(overrides={}), node_id=1, report=self.told.append,
             dirs=self.threads, dir_reads=self.threads, loop=self.loop,
         )  # fmt: skip
-        self.log_manager = LogManager(node, table, replicated=False)
+        self.table = table
+        self.log_manager = LogManager(self.node, table, replicated=False)
         self.log_manager.open([str(each) for each in self.folders])
         topic = TopicImage("t", uuid4(), (PartitionImage(1, 0, (1,), (1,)),), {})
         entry = self.log_manager.add_topic(topic)
         config = self.log_manager.log_config({})
         self.partition = self.log_manager.open_partition(entry, topic, 0, config)
         self.partition.log.append_many(VALUES)
-        self.moves = ReplicaMoves(node, table, self.log_manager)
+        self.moves = ReplicaMoves(self.node, table, self.log_manager)
         self.dirs = list(self.log_manager.dirs)
 
     def begin(self, place: int) -> None:
@@ -84,9 +89,20 @@ class Moving:
         return [str(path.relative_to(path.parents[1])) for each in self.folders
                 for path in each.glob("t-0*")]  # fmt: skip
 
+    @contextmanager
+    def started(self) -> Iterator[LogManager]:
+        """The log dirs after the end of the broker and another start."""
+        self.log_manager.close()
+        again = LogManager(self.node, PartitionTable(1, lambda call: call()), replicated=False)
+        try:
+            again.open([str(each) for each in self.folders])
+            yield again
+        finally:
+            again.close()
+
     def close(self) -> None:
         """End it all."""
-        self.loop.run_until_complete(self.moves.close())
+        self.loop.run_until_complete(self.moves.close(60))
         self.log_manager.close()
         self.loop.run_until_complete(asyncio.sleep(0))  # ends the removals
         self.threads.close()
@@ -200,7 +216,7 @@ def test_the_end_of_the_broker_waits_until_the_copy_is_the_partition(
     async def story() -> None:
         moving.begin(1)
         await moving.serves_from(1)
-        closing = asyncio.ensure_future(moving.moves.close())
+        closing = asyncio.ensure_future(moving.moves.close(60))
         await moving.calls_run(1, 2)
         assert not closing.done()
         renaming.set()
@@ -220,11 +236,43 @@ def test_a_deletion_waits_until_the_old_log_is_gone(
         await moving.calls_run(1, 2)
         assert not moving.is_in(1)
         assert not deleting.done()
+        assert list(moving.log_manager.leaving) == [KEY]
         renaming.set()
         await deleting
         assert not moving.is_in(0)
+        assert moving.log_manager.leaving == {}
 
     moving.loop.run_until_complete(story())
+
+
+def refuse(*_: object) -> Any:
+    raise OSError(errno.EACCES, "no")
+
+
+def test_what_is_appended_after_the_swap_survives_if_the_old_log_stays(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the mark of a copy, the next start would delete the log that was served."""
+
+    async def story() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "take_away", refuse)
+            moving.begin(1)
+            await reached(lambda: moving.told)
+        moving.partition.log.append(b"newest")
+
+    moving.loop.run_until_complete(story())
+    old = moving.folders[0] / "t-0"
+    assert f"remove {old}, then restart" in moving.told[0]
+    assert (moving.is_in(0), moving.is_in(1), moving.has_mark(1)) == (True, True, False)
+    with pytest.raises(LogStorageError, match="is in both"), moving.started():
+        pass
+    shutil.rmtree(old)
+    with moving.started() as again:
+        home = again.home(KEY)
+        assert home is not None
+        assert home.path == str(moving.folders[1])
+        assert values(home.log(*KEY)) == [*VALUES, b"newest"]
 
 
 def test_a_copy_with_a_mark_is_not_moved_on(
@@ -232,22 +280,160 @@ def test_a_copy_with_a_mark_is_not_moved_on(
 ) -> None:
     """With a second one, the next start would not know which copy is complete."""
 
-    def refuse(*_: object) -> list[str]:
-        raise OSError(errno.EACCES, "no")
-
     async def story() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(LogDir, "take_away", refuse)
+            patch.setattr(log_manager, "unmark", refuse)
             moving.begin(1)
             await reached(lambda: moving.told)
         moving.begin(2)
         await reached(lambda: not moving.moves.under_way())
 
     moving.loop.run_until_complete(story())
-    assert "its old log in" in moving.told[0]
     assert "restart the broker first" in moving.told[1]
     assert (moving.has_mark(1), moving.is_in(2)) == (True, False)
     assert values(moving.partition.log) == VALUES
+
+
+def test_a_partition_that_is_stopped_meanwhile_is_not_moved_on(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        moving.begin(2)
+        await moving.calls_run(1, 2)
+        _, task = moving.moves._moves[KEY]
+        moving.partition.fail()
+        renaming.set()
+        await task
+        await reached(lambda: moving.names() == ["b/t-0"])
+
+    moving.loop.run_until_complete(story())
+    assert moving.told == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_no_other_log_in_the_target_is_deleted(
+    moving: Moving, renaming: threading.Event, deleted: bool
+) -> None:
+    """The one of a new topic of that name, for example."""
+    other = moving.dirs[2].log(*KEY, create=True)
+    other.append(b"other")
+
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        moving.begin(2)
+        await moving.calls_run(1, 2)
+        if deleted:
+            moving.table.remove_topic(b"t")
+        renaming.set()
+        await reached(lambda: not moving.moves.under_way())
+
+    moving.loop.run_until_complete(story())
+    assert ["File exists" in told for told in moving.told] == ([] if deleted else [True])
+    assert values(other) == [b"other"]
+    assert moving.is_in(2)
+
+
+def test_a_copy_that_an_earlier_start_left_stays(moving: Moving) -> None:
+    """It may be the only complete one, if the old log was in a log dir that has failed."""
+    mark_future(moving.dirs[1], KEY)
+
+    async def story() -> None:
+        moving.begin(1)
+        await reached(lambda: not moving.moves.under_way())
+
+    moving.loop.run_until_complete(story())
+    assert "File exists" in moving.told[0]
+    assert moving.has_mark(1)
+
+
+def test_a_move_begins_from_where_the_partition_is_then(moving: Moving) -> None:
+    move = ReplicaMove(KEY, moving.partition, moving.dirs[2])
+    move.origin = moving.dirs[1]
+    moving.loop.run_until_complete(moving.moves._move(move, moving.partition))
+    assert move.origin is moving.dirs[0]
+
+
+def test_a_new_log_that_replaces_the_copy_is_not_deleted(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may, copying = threading.Event(), threading.Event()
+
+    def copy_slice(*_: object) -> None:
+        copying.set()
+        assert may.wait(60)
+        raise LogStorageError("the topic is gone")
+
+    async def story() -> Log | Exception:
+        moving.begin(1)
+        await reached(copying.is_set)
+        target = moving.dirs[1]
+        wanted = [Wanted(KEY, uuid4(), moving.log_manager.log_config({}))]
+        opening = moving.threads.run(target.path, "a call", lambda: open_each(target, wanted))
+        may.set()
+        [(_, new, stray)] = await opening
+        assert stray is not None
+        await reached(lambda: not moving.moves.under_way())
+        return new
+
+    monkeypatch.setattr(replica_moves, "_copy_slice", copy_slice)
+    new = moving.loop.run_until_complete(story())
+    assert isinstance(new, Log)
+    assert new.append(b"new") is not None
+    assert values(new) == [b"new"]
+    assert moving.is_in(1)
+
+
+def test_a_folder_that_gets_no_mark_does_not_stay(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start would find the partition in both log dirs."""
+    monkeypatch.setattr(dir_calls, "open", refuse, raising=False)
+    with pytest.raises(OSError, match="no"):
+        mark_future(moving.dirs[1], KEY)
+    assert not moving.is_in(1)
+
+
+def test_the_end_of_the_broker_does_not_wait_for_a_log_dir_that_hangs(
+    moving: Moving, renaming: threading.Event
+) -> None:
+    async def story() -> None:
+        moving.begin(1)
+        await moving.serves_from(1)
+        await moving.moves.close(0)
+        assert moving.is_in(0)
+
+    moving.loop.run_until_complete(story())
+    assert "does not wait for the move of t-0" in moving.told[0]
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+def test_no_copy_is_the_partition_while_its_log_may_be_in_a_failed_log_dir(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch, failed: int
+) -> None:
+    """Only a part may have been copied. It stays as it is until all log dirs can be opened."""
+    real = LogManager._open_dir
+
+    def open_dir(manager: LogManager, path: str) -> Any:
+        return refuse() if path == str(moving.folders[failed]) else real(manager, path)
+
+    mark_future(moving.dirs[1], KEY)
+    moving.dirs[1].log(*KEY, create=True).append(b"a part")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogManager, "_open_dir", open_dir)
+        with moving.started() as again:
+            assert again.is_offline(KEY) == (failed == 0)
+            assert [home.path for home in again._homes.values()] == [
+                str(moving.folders[0]) for _ in range(failed != 0)
+            ]
+    assert moving.has_mark(1)
+    with moving.started() as again:
+        home = again.home(KEY)
+        assert home is not None
+        assert values(home.log(*KEY)) == VALUES
+    assert not moving.is_in(1)
 
 
 def test_the_new_names_are_durable_before_appends_and_before_the_next_mark(

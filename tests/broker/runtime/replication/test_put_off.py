@@ -15,7 +15,9 @@ import pytest
 
 from kstore._fast.broker.partition import Partition
 from kstore.broker.runtime import dir_threads
+from kstore.broker.runtime.replication import replica_manager
 from kstore.errors import ErrorCode
+from kstore.log import LogDir
 from kstore.protocol.controller.broker_requests import (
     FULL,
     StopReplicaPartition,
@@ -27,6 +29,7 @@ from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.broker.runtime.replication.in_cluster import (
     BROKER_EPOCH,
+    ID,
     ME,
     OTHER,
     InCluster,
@@ -204,6 +207,54 @@ async def test_strays_in_a_log_dir_that_hangs_hold_nobody(folder: Path) -> None:
         assert not made.call.done()
         await made.go_on()
         await reached(lambda: list(folder.glob(f"*/t-{there}.*-stray")))
+
+
+@asynccontextmanager
+async def half_moved(folder: Path) -> AsyncIterator[tuple[Hanging, int]]:
+    """A partition is served from its new log dir, and its old one hangs before the old log is
+    removed there.
+    """
+    async with hanging(folder) as made:
+        [there] = [index for index in (0, 1) if made.lies(index) == [True]]
+        real = LogDir.take_away
+
+        def take_away(log_dir: LogDir, *keys: TopicPartition) -> list[str]:
+            assert log_dir.path != made.path or made._go_on.wait(60)
+            return real(log_dir, *keys)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LogDir, "take_away", take_away)
+            [target] = [each for each in made.broker.log_manager.dirs if each.path != made.path]
+            assert made.broker.moves().begin(TopicPartition("t", there), target) == 0
+            await reached(lambda: made.lies(there) == [False])
+            yield made, there
+            made._go_on.set()
+
+
+@on_a_loop
+async def test_a_deletion_waits_for_the_end_of_a_move_but_nobody_else_does(folder: Path) -> None:
+    async with half_moved(folder) as (made, moved):
+        manager = made.manager
+        timed_out = ErrorCode.REQUEST_TIMED_OUT
+        assert stopped(await manager.stop_replica(stop(moved))) == [timed_out]
+        assert stopped(await manager.stop_replica(stop(moved))) == [timed_out], "not yet"
+        assert not made._go_on.is_set()
+        await made.go_on()
+        await reached(lambda: not made.broker.log_manager.leaving)
+        assert stopped(await manager.stop_replica(stop(moved))) == [0]
+        assert not list(folder.glob(f"*/t-{moved}"))
+
+
+@on_a_loop
+async def test_strays_whose_move_has_not_ended_hold_nobody(folder: Path) -> None:
+    async with half_moved(folder) as (made, moved):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replica_manager, "read_deletions", lambda _: {"t": ID})
+            full = isr(state(epoch=1, index=1 - moved), type=FULL)
+            assert codes(await made.manager.leader_and_isr(full)) == [0]
+        assert not made._go_on.is_set()
+        await made.go_on()
+        await reached(lambda: not list(folder.glob(f"*/t-{moved}*")))
 
 
 @on_a_loop
