@@ -99,7 +99,9 @@ class PartitionWriter:
     def _write(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None], *, alone: bool
     ) -> tuple[int, int]:
-        """``alone``: nobody else writes there, so the offset of a queued append is known."""
+        """``alone``: clients do not write there, so the offset of a queued append is known, unless
+        the log refuses a marker that is queued before it.
+        """
         partition = self.partition(place)
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
