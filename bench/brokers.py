@@ -57,6 +57,14 @@ SHOWN = (
 """What the report says about both, as the brokers themselves describe it."""
 
 
+def kstore_broker(folder: Path) -> KstoreBroker:
+    """kstore's broker below a folder, not started, for groups that measure no broker of Kafka. It
+    runs as a user's does: with byte code from earlier starts, and without the checks of tests.
+    """
+    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
+    return KstoreBroker(folder, overrides=SAME, environment=environment)
+
+
 def make(folder: Path, settings: Settings) -> dict[str, Broker]:
     """Both brokers, below the folder, not started; kstore alone where there is no Java (with a
     word on stderr) or where that was asked for.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-from bench.brokers import SAME, create_topic
+from bench.brokers import create_topic, kstore_broker
 from bench.clients.worker import PARTITIONS
 from bench.measure import Figures, Settings, Side, progress, take_turns
 from bench.report import Goal, Row
@@ -55,9 +55,7 @@ CONSUME = (
 def rows(settings: Settings) -> list[Row]:
     """All rows of the group."""
     found: list[Row] = []
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
-    folder = settings.scratch / "clients"
-    with KstoreBroker(folder, overrides=SAME, environment=environment) as broker:
+    with kstore_broker(settings.scratch / "clients") as broker:
         for size, full in ((100, 1_000_000), (1000, 300_000)):
             count = settings.pick(full, full // 10)
             for case, shown in (("produce", PRODUCE), ("consume", CONSUME)):

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.brokers import SAME
+from bench.brokers import kstore_broker
 from bench.measure import FamilyClock, cpu_seconds
 from bench.pipeline.parts import Parts
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin import NewTopic
 from kstore.types import TopicPartition
 from tests.conformance.kafka_jars import connector_jars
-from tests.conformance.kstore_broker import ROOT, KstoreBroker
+from tests.conformance.kstore_broker import ROOT
 
 __all__ = ["Bench"]
 
@@ -37,8 +37,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
-        self.broker = KstoreBroker(folder / "broker", overrides=SAME, environment=environment)
+        self.broker = kstore_broker(folder / "broker")
 
     def __enter__(self) -> Self:
         from pyspark.sql import SparkSession

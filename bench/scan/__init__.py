@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kstore
-from bench.brokers import SAME
+from bench.brokers import kstore_broker
 from bench.measure import Figures, Settings, Side, progress, take_turns
 from bench.report import Row
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin import NewTopic
-from tests.conformance.kstore_broker import KstoreBroker
 
 __all__ = ["rows"]
 
@@ -31,10 +30,7 @@ QUERIES = {"bytes of all values": "value", "the last offset": "offset"}
 def rows(settings: Settings) -> list[Row]:
     """All rows of the group, on one broker and its log dir."""
     found: list[Row] = []
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
-    broker = KstoreBroker(settings.scratch / "broker", overrides=SAME, environment=environment)
-    broker.start()
-    try:
+    with kstore_broker(settings.scratch / "broker") as broker:
         for size, full in SIZES:
             count = settings.pick(full, full // 10)
             topic = f"values-{size}"
@@ -49,8 +45,6 @@ def rows(settings: Settings) -> list[Row]:
                 if settings.wants(label):
                     progress(f"  {label}")
                     found += _compared(label, engine, query, sources, parquet, count, settings)
-    finally:
-        broker.stop()
     return found
 
 

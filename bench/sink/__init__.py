@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from bench.brokers import SAME
+from bench.brokers import kstore_broker
 from bench.measure import Figures, Settings, Side, cpu_seconds, progress, take_turns, touch_memory
 from bench.report import Goal, Row
 from bench.sink import former
@@ -53,18 +53,13 @@ GOALS = {1: 1.0, 4: 3.0}
 def rows(settings: Settings) -> list[Row]:
     """All rows of the group, on one broker."""
     found: list[Row] = []
-    environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
-    broker = KstoreBroker(settings.scratch / "broker", overrides=SAME, environment=environment)
-    broker.start()
-    try:
+    with kstore_broker(settings.scratch / "broker") as broker:
         count = settings.pick(ROWS, ROWS // 10)
         for tasks in TASKS:
             label = f"{tasks} task{'s' * (tasks > 1)}"
             if settings.wants(label):
                 progress(f"  {label}")
                 found += _compared(label, broker, tasks, count, settings)
-    finally:
-        broker.stop()
     return found
 
 
