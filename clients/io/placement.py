@@ -139,11 +139,15 @@ class Placement:
         missing = [row for row in rows if row.reading and not row.has_position]
         untold = [row for row in missing if (row, row.version) not in self._told]
         if untold:
-            self._told.update((row, row.version) for row in untold)
-            self._fail(Failure(error, untold[0], untold[1:]))
+            self._report(error, untold)
             self._changed.set()
         elif not missing:
             self._fail(Failure(error))
+
+    def _report(self, error: Exception, rows: Sequence[AssignedPartition]) -> None:
+        """Report an error about rows. They wait until the user has seen it."""
+        self._told.update((row, row.version) for row in rows)
+        self._fail(Failure(error, rows[0], rows[1:]))
 
     def raised(self) -> None:
         """The user has seen an error: report again what is still wrong."""
@@ -249,10 +253,9 @@ class Placement:
             self._tell_lost(lost)
 
     def _tell_lost(self, rows: Sequence[AssignedPartition]) -> None:
-        self._told.update((row, row.version) for row in rows)
         names = ", ".join(sorted(str(row.tp) for row in rows))
         error = OffsetOutOfRangeError(f"no position for {names}, and auto_offset_reset is none")
-        self._fail(Failure(error, rows[0], rows[1:]))
+        self._report(error, rows)
 
     # ---- by timestamp ----
 
@@ -318,8 +321,7 @@ class Placement:
             event = lost_records(row.tp, found, row.epochs, search.leader_epoch)
             self._lose(Loss(event, row.source))
         if error := cut_off(row, found, self._reset):
-            self._told.add((row, row.version))
-            self._fail(Failure(error, row))
+            self._report(error, [row])
 
     def _sort(
         self,
@@ -338,8 +340,7 @@ class Placement:
             if error.retriable:
                 again = True
             else:
-                self._told.add((row, row.version))
-                self._fail(Failure(error, row))
+                self._report(error, [row])
         return again
 
 

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -304,10 +304,11 @@ class LogManager:
         """The log dir that a partition is served from."""
         return self._homes.get(key)
 
-    def paths(self, key: TopicPartition) -> set[str]:
-        """The log dirs that a deletion waits for: its own, and the old one until a move ends."""
-        places = [self._homes.get(key), *self._moving.get(key, ())[:1]]
-        return {log_dir.path for log_dir in places if log_dir is not None}
+    def paths(self, keys: Collection[TopicPartition]) -> set[str]:
+        """The log dirs that deletions wait for: those of the logs, and old ones until moves end."""
+        places = [self._homes[key] for key in keys if key in self._homes]
+        places += [self._moving[key][0] for key in keys if key in self._moving]
+        return {log_dir.path for log_dir in places}
 
     def places(self) -> list[TopicPartition]:
         """All partitions with a log here, open or not."""
@@ -372,7 +373,7 @@ class LogManager:
             log_dir.delete(key)
 
     async def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
-        """Remove partitions' logs, except for the files, for `removals`; missing logs are
+        """Remove partitions' logs, except for the files, which `removals` removes; missing logs are
         skipped. When this returns no log has a home here; its result completes when all are closed:
         raises the first LogError or OSError, after all were tried.
         """

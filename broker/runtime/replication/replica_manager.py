@@ -153,7 +153,7 @@ class ReplicaManager:
                         deleted[place] = answer
                     await slices.breathe()
                 self._forget_if_deleted(topic)
-            paths = set[str]().union(*map(self._log_manager.paths, deleted))
+            paths = self._log_manager.paths(deleted)
             deleting = asyncio.ensure_future(await self.replicas.delete(deleted))
         # Outside the order of requests, and only while the log dir answers.
         if not await self._node.dirs.ended(deleting, paths):
@@ -321,17 +321,16 @@ class ReplicaManager:
         self._put_off.drop(strays)
         deleted = await self._node.run_blocking(lambda: read_deletions(self._store))
         places: dict[str, list[TopicPartition]] = {}
-        paths: dict[str, set[str]] = {}
         for place in strays:
             self.replicas.stop(place)
             home = self._log_manager.home(place)
             if home is not None:
                 places.setdefault(home.path, []).append(place)
-                paths.setdefault(home.path, set()).update(self._log_manager.paths(place))
             await slices.breathe()
         for path, found in places.items():
+            paths = {path} | self._log_manager.paths(found)
             ending = asyncio.ensure_future(self._end_strays(path, found, deleted))
-            if not await self._node.dirs.ended(ending, paths[path]):
+            if not await self._node.dirs.ended(ending, paths):
                 self._go_on_with(ending)
 
     async def _end_strays(

@@ -88,7 +88,7 @@ class StoredOffsets:
 
     def _done(self, rows: Iterable[TopicPartition]) -> list[TopicPartition]:
         """These are committed, or being committed; returns those that were stored. Earlier commits
-        of their partitions are not repeated, also of greater offsets: the last commit counts.
+        of their partitions are not repeated, even of greater offsets: the last commit counts.
         """
         taken: list[TopicPartition] = []
         for row in rows:
