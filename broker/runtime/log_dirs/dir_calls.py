@@ -5,8 +5,6 @@ which log dir has which log.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -17,28 +15,20 @@ from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.log import Log, LogDir
-    from kstore.log.log import Directory
     from kstore.log.settings import LogConfig
 
 __all__ = [
     "Taken",
     "Wanted",
     "all_taken",
-    "drop_future",
-    "is_future",
-    "mark_future",
     "open_each",
     "open_wanted",
     "parts",
     "pieces",
-    "take_origin",
     "topic_ids",
-    "unmark",
 ]
 
 T = TypeVar("T")
-FUTURE_MARK = "kstore.future"
-"""A file in the folder of a partition that is being copied from another log dir."""
 LOGS_AT_ONCE = 16
 """Logs that one call in a log dir's thread opens or removes; other calls run in between."""
 
@@ -114,51 +104,3 @@ def open_each(
 def topic_ids(log_dir: LogDir, keys: list[TopicPartition]) -> dict[TopicPartition, UUID | None]:
     """The topic ids of logs; None for a log without one."""
     return {key: log_dir.topic_id(key) for key in keys}
-
-
-# ---- moves between log dirs ----
-
-
-def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
-    return os.path.join(log_dir.path, str(key), FUTURE_MARK)
-
-
-def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
-    """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
-    mark = _mark(log_dir, key)
-    folder = os.path.dirname(mark)
-    os.mkdir(folder)
-    try:
-        with open(mark, "xb"):
-            pass
-    except OSError:
-        os.rmdir(folder)  # without the mark it would be a log
-        raise
-
-
-def is_future(log_dir: LogDir | Directory, key: TopicPartition) -> bool:
-    """Whether the next start takes the log here for an unfinished copy."""
-    return os.path.exists(_mark(log_dir, key))
-
-
-def take_origin(log_dir: LogDir, key: TopicPartition) -> list[str]:
-    """The copy of a log is complete: take the log away, durably, as appends to the copy follow."""
-    taken = log_dir.take_away(key)
-    log_dir.env.fs.fsync_dir(log_dir.path)
-    return taken
-
-
-def unmark(log_dir: LogDir, key: TopicPartition) -> None:
-    """The copy is the partition. Durably: a copy of it may get a mark next."""
-    mark = _mark(log_dir, key)
-    with contextlib.suppress(FileNotFoundError):  # it has none, or was deleted meanwhile
-        os.unlink(mark)
-        log_dir.env.fs.fsync_dir(os.path.dirname(mark))
-
-
-def drop_future(log_dir: LogDir, key: TopicPartition) -> bool:
-    """Delete the copy of an unfinished move; False if this is none."""
-    if not is_future(log_dir, key):
-        return False
-    log_dir.delete(key)
-    return True

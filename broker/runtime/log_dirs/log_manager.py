@@ -23,16 +23,13 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
     Taken,
     Wanted,
     all_taken,
-    drop_future,
-    is_future,
     open_each,
     open_wanted,
     parts,
     pieces,
-    take_origin,
     topic_ids,
-    unmark,
 )
+from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, take_origin, unmark
 from kstore.broker.runtime.log_dirs.homes import Homes
 from kstore.broker.runtime.log_dirs.log_dir_failures import unusable
 from kstore.broker.runtime.log_dirs.removals import Removals

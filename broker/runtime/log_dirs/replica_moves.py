@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.log_dirs.dir_calls import drop_future, is_future, mark_future
+from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
 

@@ -19,8 +19,9 @@ import pytest
 
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore.broker.runtime.dir_threads import DirThreads
-from kstore.broker.runtime.log_dirs import dir_calls, log_manager, replica_moves
-from kstore.broker.runtime.log_dirs.dir_calls import FUTURE_MARK, Wanted, mark_future, open_each
+from kstore.broker.runtime.log_dirs import future_logs, log_manager, replica_moves
+from kstore.broker.runtime.log_dirs.dir_calls import Wanted, open_each
+from kstore.broker.runtime.log_dirs.future_logs import FUTURE_MARK, mark_future
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMove, ReplicaMoves
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
@@ -390,7 +391,7 @@ def test_a_folder_that_gets_no_mark_does_not_stay(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next start would find the partition in both log dirs."""
-    monkeypatch.setattr(dir_calls, "open", refuse, raising=False)
+    monkeypatch.setattr(future_logs, "open", refuse, raising=False)
     with pytest.raises(OSError, match="no"):
         mark_future(moving.dirs[1], KEY)
     assert not moving.is_in(1)
