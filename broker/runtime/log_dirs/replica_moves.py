@@ -117,7 +117,7 @@ class ReplicaMoves:
         for move, task in moves:
             if not task.done():
                 self._node.report(
-                    f"the end of the broker does not wait for the move of {move.partition} from "
+                    f"the broker stops and does not wait for the move of {move.partition} from "
                     f"{move.origin.path} to {move.target.path} any longer"
                 )
 
