@@ -52,6 +52,8 @@ class KeyedProducer(Workload):
     """Writes to each key's partition, at most one record of a key at a time."""
 
     first_count = FIRST_COUNT
+    ended = False
+    """Nothing more is sent."""
 
     def __init__(self, client: Client, history: History, topic: str, refusals: Refusals) -> None:
         super().__init__(client, history)
@@ -72,6 +74,13 @@ class KeyedProducer(Workload):
             random = self.client.random
             await self._write(set(random.sample(KEYS, random.randint(1, len(KEYS)))))
             await self.client.pause(0.0, 0.2)
+        self.ended = True
+
+    def may_write(self, first: int) -> bool:
+        """Whether requests for partitions from this one on may still come, or be answered."""
+        if self.ended:  # it need not have learned the count that was decided at the end
+            return False
+        return self.count > first or any(index >= first for index in self.unanswered)
 
     async def _write(self, keys: set[str]) -> None:
         """A record of each of the keys."""
@@ -251,9 +260,7 @@ class Remover(Resizer):
                 self.history.break_rule("acknowledged", why)
                 return
             await asyncio.sleep(LOOK_S)
-        while self.producer.count > self.shrinker.left or any(
-            index >= self.shrinker.left for index in self.producer.unanswered
-        ):
+        while self.producer.may_write(self.shrinker.left):
             # A repeated request for a deleted partition learns nothing.
             await asyncio.sleep(LOOK_S)
         while await self._count() != self.shrinker.left:
