@@ -140,7 +140,11 @@ cdef void* run(void* arg) noexcept nogil:
             state.wanted_count -= 1
             state.done[state.done_count] = job.number
             state.done_count += 1
+            # The event wakes the loop, which takes the mutex at once: on a busy machine, a thread
+            # that is interrupted while it holds the mutex would hold the loop for its whole turn.
+            pthread_mutex_unlock(&state.mutex)
             kstore_raise_event(state.event)
+            pthread_mutex_lock(&state.mutex)
         elif state.ahead_count:
             job = state.ahead[state.first_ahead]
             state.first_ahead = (state.first_ahead + 1) % MAX_AHEAD
@@ -155,7 +159,9 @@ cdef void* run(void* arg) noexcept nogil:
                 state.ahead[state.first_ahead] = job
                 state.ahead_count += 1
             else:
+                pthread_mutex_unlock(&state.mutex)
                 close(job.fd)
+                pthread_mutex_lock(&state.mutex)
         else:
             state.busy = False
             pthread_cond_wait(&state.work, &state.mutex)
@@ -329,8 +335,8 @@ cdef class PageReader:
         job.number = self.last_number
         job.begun = False
         state.wanted_count += 1
-        pthread_cond_signal(&state.work)
         pthread_mutex_unlock(&state.mutex)
+        pthread_cond_signal(&state.work)
         self.cold_reads += 1
         self.cold_bytes += size_bytes
         stream = self.find_stream(file, position)
@@ -404,8 +410,8 @@ cdef class PageReader:
         job.begun = False
         state.ahead_count += 1
         stream.end += job.size_bytes
-        pthread_cond_signal(&state.work)
         pthread_mutex_unlock(&state.mutex)
+        pthread_cond_signal(&state.work)
         return 0
 
     def collect(self):
@@ -414,8 +420,8 @@ cdef class PageReader:
         cdef ColdRead read
         cdef list found = []
         cdef int at
-        pthread_mutex_lock(&state.mutex)
         kstore_take_event(state.event)
+        pthread_mutex_lock(&state.mutex)
         for at in range(state.done_count):
             found.append(state.done[at])
         state.done_count = 0

@@ -18,7 +18,7 @@ cdef enum:
     SUMS_AGAIN_MS = 1000        # checksums, where a reader may have met a wrong one
     RESIDENT_FOR_MS = 500       # what was found in the page cache
     FRESH_FOR_MS = 15000        # what was appended
-    FRESH_BYTES = 33554432      # the system may have dropped more
+    FRESH_BYTES = 262144        # more is checked: that costs little beside sending it
     CHECKSUM_BYTES = 4              # behind each page of the index, little-endian
 
 cdef int64_t NO_WINDOW = 0x7FFFFFFFFFFFFFFF

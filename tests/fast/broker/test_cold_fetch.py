@@ -183,6 +183,17 @@ def test_what_was_just_appended_is_not_asked_for(cold: Cold) -> None:
     assert cold.pages.cold_reads == 0
 
 
+def test_much_that_was_just_appended_can_be_out_of_memory(cold: Cold) -> None:
+    client = cold.plane.client()
+    batches = [append(cold.plane, 1, size=SIZE) for _ in range(20)]
+    drop_pages(cold.path)
+    client.send(FETCH, 12, request(12, part(RECORDS, max_bytes=3 * SIZE), max_wait_ms=1000))
+    assert client.answers() == []
+    assert cold.pages.cold_reads == 1
+    cold.readers.wait()
+    assert records(client) == b"".join(batches[:2])
+
+
 def test_the_file_may_be_gone_when_it_was_read(cold: Cold) -> None:
     client = cold.plane.client()
     cold.fetch(client)

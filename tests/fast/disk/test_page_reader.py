@@ -12,6 +12,7 @@ import pytest
 
 from kstore._fast.disk.page_cache import bring_in, is_resident
 from kstore._fast.disk.page_reader import PageReader
+from tests.fast.disk.dropped_pages import forget
 
 pytestmark = pytest.mark.on_disk
 
@@ -30,8 +31,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 
 
 def drop(descriptor: int) -> None:
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    forget(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
