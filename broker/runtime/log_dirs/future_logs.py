@@ -7,7 +7,9 @@ The functions block; they run in the threads of the log dirs, and at the start.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,14 +29,24 @@ def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
 
 def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
     """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
-    mark = _mark(log_dir, key)
-    folder = os.path.dirname(mark)
-    os.mkdir(folder)
+    from kstore.log.log_dir import REMOVED_SUFFIX
+
+    folder = os.path.join(log_dir.path, str(key))
+    if os.path.exists(folder):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
+    # It gets its name with the mark inside, as a folder without one would be a log. A start deletes
+    # what a crash leaves under the other name.
+    making = f"{folder}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
+    mark = os.path.join(making, FUTURE_MARK)
+    os.mkdir(making)
     try:
         with open(mark, "xb"):
             pass
+        os.rename(making, folder)
     except OSError:
-        os.rmdir(folder)  # without the mark it would be a log
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(mark)
+        os.rmdir(making)
         raise
 
 

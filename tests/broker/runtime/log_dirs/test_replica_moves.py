@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -246,8 +248,8 @@ def test_a_deletion_waits_until_the_old_log_is_gone(
     moving.loop.run_until_complete(story())
 
 
-def refuse(*_: object) -> Any:
-    raise OSError(errno.EACCES, "no")
+def refuse(*_: object, problem: BaseException | None = None) -> Any:
+    raise problem or OSError(errno.EACCES, "no")
 
 
 def test_what_is_appended_after_the_swap_survives_if_the_old_log_stays(
@@ -387,14 +389,22 @@ def test_a_new_log_that_replaces_the_copy_is_not_deleted(
     assert moving.is_in(1)
 
 
-def test_a_folder_that_gets_no_mark_does_not_stay(
-    moving: Moving, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("problem", [OSError("no"), KeyboardInterrupt("no")])
+@pytest.mark.parametrize("step", ["open", "rename"])
+def test_a_copy_without_its_mark_is_no_log(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch, step: str, problem: BaseException
 ) -> None:
-    """The next start would find the partition in both log dirs."""
-    monkeypatch.setattr(future_logs, "open", refuse, raising=False)
-    with pytest.raises(OSError, match="no"):
-        mark_future(moving.dirs[1], KEY)
+    """After an error, or a crash: the next start would find the partition in both log dirs."""
+    with monkeypatch.context() as patch:
+        where: Any = future_logs if step == "open" else os
+        patch.setattr(where, step, partial(refuse, problem=problem), raising=False)
+        with pytest.raises(type(problem), match="no"):
+            mark_future(moving.dirs[1], KEY)
     assert not moving.is_in(1)
+    with moving.started() as again:
+        home = again.home(KEY)
+        assert home is not None
+        assert values(home.log(*KEY)) == VALUES
 
 
 def test_the_end_of_the_broker_does_not_wait_for_a_log_dir_that_hangs(
