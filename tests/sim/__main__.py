@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *arguments])
     from tests.sim.mutations import MUTATIONS
-    from tests.sim.run import Options
+    from tests.sim.settings import Options
 
     plant = MUTATIONS[options.mutation].plant if options.mutation else None
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from tests.sim.commits import refused_by_brokers
 from tests.sim.deliveries import Deliveries
-from tests.sim.faults import DAMAGES, USUAL, Faults
+from tests.sim.faults import DAMAGES, Faults
 from tests.sim.history import History, Place, Row
 from tests.sim.machines.world import World, new_world
 from tests.sim.refusals import Refusals
-from tests.sim.settings import broker_settings, cluster_settings
+from tests.sim.settings import Options, broker_settings, cluster_settings
 from tests.sim.workloads.churning import Administrator
 from tests.sim.workloads.client import Client, make_topic
 from tests.sim.workloads.committing import committed_offset
@@ -79,21 +79,6 @@ AT_ONCE = 3
 PEACE_S = 60.0
 """How long everything may take to be as it should be, once the faults are over."""
 WATCH_S = 0.025
-
-
-class Options(NamedTuple):
-    """What a simulation is like, beside its seed."""
-
-    brokers: int = 1
-    faults: tuple[str, ...] = USUAL
-    seconds: float = 20.0
-    workloads: tuple[str, ...] = ()
-    """Empty: drawn from the seed."""
-    partitions: int = 3
-    producers: int = 2
-    members: int = 3
-    flush: str = ""
-    """kstore.flush.policy; empty: drawn from the seed."""
 
 
 class Report(NamedTuple):

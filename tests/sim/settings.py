@@ -1,10 +1,28 @@
-"""The settings of simulated brokers: short times, small topics."""
+"""What a simulation is like, and the settings of its brokers: short times, small topics."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from tests.sim.faults import USUAL
 from tests.sim.machines.world import World
 from tests.sim.refusals import EXPANSION_TIMEOUT_MS
 from tests.sim.workloads.sharing import SHARE_SETTINGS
+
+
+class Options(NamedTuple):
+    """What a simulation is like, beside its seed."""
+
+    brokers: int = 1
+    faults: tuple[str, ...] = USUAL
+    seconds: float = 20.0
+    workloads: tuple[str, ...] = ()
+    """Empty: drawn from the seed."""
+    partitions: int = 3
+    producers: int = 2
+    members: int = 3
+    flush: str = ""
+    """kstore.flush.policy; empty: drawn from the seed."""
 
 
 def broker_settings(flush: str, roll_ms: int, delivery_limit: int) -> dict[str, str]:

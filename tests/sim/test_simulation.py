@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.sim.run import Options, simulate
+from tests.sim.run import simulate
 from tests.sim.running import run_simulations
+from tests.sim.settings import Options
 
 SOME = [2, pytest.param(6, marks=pytest.mark.thorough)]
 """How many seeds in `make test`, and in `make test-all`; `.ci/run` has 50 other ones beside."""

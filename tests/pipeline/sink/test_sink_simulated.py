@@ -11,8 +11,9 @@ import pytest
 
 from kstore.pipeline.sink.staging import Journal
 from tests.pipeline.sink.simulated_sink import Sink
-from tests.sim.run import SINKING, Options, simulate
+from tests.sim.run import SINKING, simulate
 from tests.sim.running import run_simulations
+from tests.sim.settings import Options
 
 WORKLOADS = "produce", "sink"
 
