@@ -54,7 +54,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "request only: lose, churn, give",
     )
     parser.add_argument("--mutation", default="", help="plant a bug (tests/sim/mutations.py)")
-    parser.add_argument("--until", default="", help="stop at the first seed that breaks this rule")
+    parser.add_argument("--until", default="", help="stop as soon as a seed breaks this rule")
     parser.add_argument("--minutes", type=float, default=0, help="begin no seed after so long")
     parser.add_argument("--summary", default="", help="a JSON file that tells how far the run is")
     parser.add_argument("--resume", action="store_true", help="go on with the run of that file")
@@ -82,6 +82,7 @@ def main(arguments: list[str]) -> int:
         seconds=options.seconds,
         flush=options.flush,
         workloads=tuple(options.workloads.split(",")) if options.workloads else (),
+        until=options.until,
     )
     seeds = range(options.seed, options.seed + options.seeds)
     command = " ".join(["python -m tests.sim", *_without_seeds(arguments)])

@@ -112,12 +112,15 @@ class History:
         """Partitions that have a damaged segment on one broker."""
         self.is_told: Callable[[Place], bool] = lambda place: False
         """Whether a broker reported a problem with a partition."""
+        self.when_broken: Callable[[str], object] = lambda rule: None
+        """Called with each rule that does not hold."""
 
     def break_rule(self, rule: str, sentence: str) -> None:
         """A rule does not hold."""
         assert rule in RULES, rule
         if sum(each.rule == rule for each in self.violations) < MOST_OF_A_RULE:
             self.violations.append(Violation(rule, sentence))
+        self.when_broken(rule)
 
     # ---- producers ----
 

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple
 
@@ -115,8 +116,16 @@ def _simulate(seed: int, options: Options, plant: Callable[[Any], None] | None) 
     with new_world(seed, plant) as world:
         run = _Run(world, history, options)
         driver = world.loop.create_task(run.drive())
+
+        def end(rule: str) -> None:
+            if rule == options.until:  # not as the process that runs now, which may die
+                world.loop.call_soon(driver.cancel, context=Context())
+
+        history.when_broken = end
         try:
             world.loop.run_until_complete(driver)
+        except asyncio.CancelledError:
+            world.note(f"{options.until} is broken")
         except RuntimeError as problem:
             history.break_rule("liveness", str(problem))
         for problem_ in world.loop.problems:

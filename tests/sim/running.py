@@ -1,31 +1,75 @@
-"""Runs `python -m tests.sim` for tests: a process of its own, since a simulation depends on how
-Python hashes strings.
+"""Runs `python -m tests.sim` for tests: in a process of its own, since a simulation depends on how
+Python hashes strings. A file's tests share the process, because it takes 2.3 seconds of CPU until
+all of kstore is imported, and many simulations take less. What a seed does after others is the same
+(test_simulation.py).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.beside.programs import Dialogue
+
 ROOT = Path(__file__).parents[2]
+END = "end"
+Simulations = Callable[..., list[dict[str, Any]]]
+"""Runs `python -m tests.sim` with these arguments, and returns a report per seed."""
 
 
-def run_simulations(*arguments: str) -> list[dict[str, Any]]:
-    """A report per seed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--json", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-4000:]
-    reports = [json.loads(line) for line in done.stdout.splitlines()]
-    assert reports, "no seed was run:\n" + done.stderr[-4000:]
-    return reports
+SOME = [range(2), pytest.param(range(2, 6), marks=pytest.mark.thorough)]
+"""The seeds of `make test`, and those of `make test-all`; `.ci/run` has 50 other ones beside."""
+
+
+def seeds_from(first: int, seeds: range) -> tuple[str, ...]:
+    """The arguments for these seeds, of which the first one is called 0 here."""
+    return "--seed", str(first + seeds.start), "--seeds", str(len(seeds))
+
+
+@pytest.fixture(scope="module")
+def run_simulations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulations]:
+    """In the process that the tests of a file share."""
+    with new_process(tmp_path_factory.mktemp("sim") / "stderr") as run:
+        yield run
+
+
+@contextmanager
+def new_process(errors: Path) -> Iterator[Simulations]:
+    """A process that runs simulations until the end of the `with`; its errors go to this file."""
+    command = [sys.executable, "-m", "tests.sim.running"]
+    env = os.environ | {"PYTHONHASHSEED": "0"}
+    with (
+        open(errors, "wb") as file,
+        Dialogue(command, cwd=ROOT, env=env, stderr=file) as process,
+    ):
+
+        def run(*arguments: str) -> list[dict[str, Any]]:
+            process.tell(json.dumps(["--json", *arguments]))
+            reports = []
+            while (line := process.line()) != END:
+                assert line, f"the process has ended:\n{errors.read_text()[-4000:]}"
+                reports.append(json.loads(line))
+            assert reports, "no seed was run"
+            return reports
+
+        yield run
+
+
+def serve() -> None:
+    """Read arguments of `python -m tests.sim`, a list a line; print the reports, and END."""
+    from tests.sim.__main__ import main
+
+    for line in sys.stdin:
+        main(json.loads(line))
+        print(END, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

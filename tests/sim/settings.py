@@ -23,6 +23,8 @@ class Options(NamedTuple):
     members: int = 3
     flush: str = ""
     """kstore.flush.policy; empty: drawn from the seed."""
+    until: str = ""
+    """The simulation ends as soon as this rule is broken."""
 
 
 def broker_settings(flush: str, roll_ms: int, delivery_limit: int) -> dict[str, str]:

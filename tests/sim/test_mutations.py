@@ -8,7 +8,8 @@ import pytest
 
 from tests.sim.history import RULES
 from tests.sim.mutations import MUTATIONS
-from tests.sim.running import run_simulations
+from tests.sim.running import Simulations
+from tests.sim.running import run_simulations as run_simulations  # a fixture
 
 SEEDS = 16
 """A planted bug shows in most seeds, but not in all: so many are tried."""
@@ -22,7 +23,7 @@ NAMES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_planted_bug_is_found(name: str) -> None:
+def test_a_planted_bug_is_found(run_simulations: Simulations, name: str) -> None:
     mutation = MUTATIONS[name]
     reports = run_simulations(
         "--mutation", name, "--until", mutation.rule, "--seed", "1", "--seeds", str(SEEDS),

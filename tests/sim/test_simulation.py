@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from tests.sim.run import simulate
-from tests.sim.running import run_simulations
+from tests.sim.running import SOME, Simulations, new_process, seeds_from
+from tests.sim.running import run_simulations as run_simulations  # a fixture
 from tests.sim.settings import Options
-
-SOME = [2, pytest.param(6, marks=pytest.mark.thorough)]
-"""How many seeds in `make test`, and in `make test-all`; `.ci/run` has 50 other ones beside."""
 
 
 def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
@@ -28,28 +26,34 @@ def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
         assert report["counts"].get("acknowledged"), f"nothing happened; {again}"
 
 
-@pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.slow), *SOME[1:]])
-def test_one_broker_with_every_fault(seeds: int) -> None:
-    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds)))
+@pytest.mark.parametrize(
+    "seeds", [range(1), pytest.param(range(1, 2), marks=pytest.mark.slow), SOME[1]]
+)
+def test_one_broker_with_every_fault(run_simulations: Simulations, seeds: range) -> None:
+    assert_good(run_simulations(*seeds_from(0, seeds)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", SOME)
-def test_what_a_synced_broker_has_acknowledged_survives_the_loss_of_power(seeds: int) -> None:
+def test_what_a_synced_broker_has_acknowledged_survives_the_loss_of_power(
+    run_simulations: Simulations, seeds: range
+) -> None:
     power = ("--flush", "always", "--faults", "power,kill,restart,reset", "--seconds", "12")
-    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds), *power), *power)
+    assert_good(run_simulations(*seeds_from(0, seeds), *power), *power)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", SOME)
-def test_three_brokers_with_every_fault(seeds: int) -> None:
+def test_three_brokers_with_every_fault(run_simulations: Simulations, seeds: range) -> None:
     cluster = ("--brokers", "3", "--seconds", "12")
-    assert_good(run_simulations("--seed", "0", "--seeds", str(seeds), *cluster), *cluster)
+    assert_good(run_simulations(*seeds_from(0, seeds), *cluster), *cluster)
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_clean_election_loses_nothing_that_another_broker_has() -> None:
+def test_a_clean_election_loses_nothing_that_another_broker_has(
+    run_simulations: Simulations,
+) -> None:
     """KIP-966: who has lost what it had not synced waits for who is eligible."""
     unsynced = ("--brokers", "3", "--faults", "unsynced", "--flush", "os", "--seconds", "30")
     unsynced = (*unsynced, "--workloads", "produce")
@@ -67,7 +71,7 @@ def fresh_seed() -> int:
 
 
 @pytest.mark.slow
-def test_fresh_seeds() -> None:
+def test_fresh_seeds(run_simulations: Simulations) -> None:
     seed = str(fresh_seed())
     cluster = ("--brokers", "3", "--seconds", "12")
     assert_good(run_simulations("--seed", seed, "--seeds", "2"))
@@ -94,7 +98,7 @@ def test_fresh_seeds() -> None:
         (102, "--faults alone --workloads produce,read"),
     ],
 )
-def test_what_once_failed(seed: int, arguments: str) -> None:
+def test_what_once_failed(run_simulations: Simulations, seed: int, arguments: str) -> None:
     given = ("--brokers", "3", "--seconds", "12", *arguments.split())
     assert_good(run_simulations("--seed", str(seed), *given), *given)
 
@@ -103,7 +107,7 @@ def test_what_once_failed(seed: int, arguments: str) -> None:
 @pytest.mark.parametrize(
     "workload", ["copy", "group", "topics", "classic", "streams", "expand", "sharing", "churn"]
 )
-def test_each_workload_comes_to_something(workload: str) -> None:
+def test_each_workload_comes_to_something(run_simulations: Simulations, workload: str) -> None:
     counted = {
         "copy": "transactions committed",
         "group": "commits of owners",
@@ -122,16 +126,20 @@ def test_each_workload_comes_to_something(workload: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", SOME)
-def test_what_unclean_elections_lose_of_processed_records_is_told(seeds: int) -> None:
+def test_what_unclean_elections_lose_of_processed_records_is_told(
+    run_simulations: Simulations, seeds: range
+) -> None:
     given = ("--brokers", "3", "--seconds", "15", "--workloads", "lose", "--faults", "behind,kill")
-    reports = run_simulations("--seed", "3", "--seeds", str(seeds), *given)
+    reports = run_simulations(*seeds_from(3, seeds), *given)
     assert_good(reports, *given)
     assert sum(report["counts"].get("losses of processed records", 0) for report in reports)
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader() -> None:
+def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader(
+    run_simulations: Simulations,
+) -> None:
     given = ("--brokers", "3", "--seconds", "30", "--workloads", "produce,expand", "--faults")
     reports = run_simulations("--seed", "1", "--seeds", "4", *given, "deaf")
     assert_good(reports, *given, "deaf")
@@ -140,19 +148,23 @@ def test_expansions_end_in_time_though_the_controller_does_not_reach_a_leader() 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", SOME)
-def test_given_offsets_hold_whatever_is_asked_again(seeds: int) -> None:
+def test_given_offsets_hold_whatever_is_asked_again(
+    run_simulations: Simulations, seeds: range
+) -> None:
     given = ("--brokers", "3", "--seconds", "12", "--workloads", "give")
-    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
+    reports = run_simulations(*seeds_from(1, seeds), *given)
     assert_good(reports, *given)
     assert all(report["counts"]["offsets given"] for report in reports)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", SOME)
-def test_an_exact_copy_is_one_and_producers_go_on_there_after_the_switch(seeds: int) -> None:
+def test_an_exact_copy_is_one_and_producers_go_on_there_after_the_switch(
+    run_simulations: Simulations, seeds: range
+) -> None:
     """With crashes of the replicator and of both clusters' brokers at any moment."""
     given = ("--brokers", "3", "--seconds", "12", "--workloads", "mirror")
-    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
+    reports = run_simulations(*seeds_from(1, seeds), *given)
     assert_good(reports, *given)
     for counted in ("batches copied", "transactions committed", "transactions of the copy"):
         assert all(report["counts"][counted] for report in reports)
@@ -164,7 +176,9 @@ MINUTES_OF_A_DAY = 24 * 60
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", ["none", "kill,reset,freeze,isolate"])
-def test_a_day_of_churn_refuses_no_commit_of_an_owner(faults: str) -> None:
+def test_a_day_of_churn_refuses_no_commit_of_an_owner(
+    run_simulations: Simulations, faults: str
+) -> None:
     """A member goes, and comes back, for each minute of a day. That a commit of who has owned its
     partition all the time is refused breaks the rule owners_commit. Brokers count more: commits
     under way when their member gave up. Without faults there are none of these either.
@@ -184,7 +198,7 @@ def test_a_day_of_churn_refuses_no_commit_of_an_owner(faults: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_several_processes_do_what_one_does() -> None:
+def test_several_processes_do_what_one_does(run_simulations: Simulations) -> None:
     given = ("--seed", "3", "--seeds", "4", "--seconds", "4")
     alone = {report["seed"]: report["digest"] for report in run_simulations(*given)}
     shared = {each["seed"]: each["digest"] for each in run_simulations("--jobs", "2", *given)}
@@ -193,10 +207,11 @@ def test_several_processes_do_what_one_does() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_does_the_same_again() -> None:
+def test_a_seed_does_the_same_again(run_simulations: Simulations, tmp_path: Path) -> None:
     cluster = ("--brokers", "3", "--seconds", "5")
     first = run_simulations("--seed", "5", *cluster)
-    again = run_simulations("--seed", "5", *cluster)
+    with new_process(tmp_path / "stderr") as run_alone:
+        again = run_alone("--seed", "5", *cluster)
     assert first[0]["trace"] == again[0]["trace"]
     assert first[0]["digest"] == again[0]["digest"]
     assert first[0]["digest"] != run_simulations("--seed", "6", *cluster)[0]["digest"]
@@ -204,12 +219,15 @@ def test_a_seed_does_the_same_again() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_seed_does_after_others_what_it_does_alone() -> None:
+def test_a_seed_does_after_others_what_it_does_alone(
+    run_simulations: Simulations, tmp_path: Path
+) -> None:
     """310002122 once did not: where tasks lay in memory decided the order of their ends."""
     cluster = ("--brokers", "3", "--seconds", "8")
     reports = run_simulations("--seed", "310002120", "--seeds", "3", *cluster)
     for seed, report in zip(range(310002120, 310002123), reports, strict=True):
-        [alone] = run_simulations("--seed", str(seed), *cluster)
+        with new_process(tmp_path / "stderr") as run_alone:
+            [alone] = run_alone("--seed", str(seed), *cluster)
         assert report["trace"] == alone["trace"]
         assert report["digest"] == alone["digest"]
 

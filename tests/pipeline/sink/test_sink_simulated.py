@@ -12,17 +12,20 @@ import pytest
 from kstore.pipeline.sink.staging import Journal
 from tests.pipeline.sink.simulated_sink import Sink
 from tests.sim.run import SINKING, simulate
-from tests.sim.running import run_simulations
+from tests.sim.running import SOME, Simulations, seeds_from
+from tests.sim.running import run_simulations as run_simulations  # a fixture
 from tests.sim.settings import Options
 
 WORKLOADS = "produce", "sink"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, pytest.param(6, marks=pytest.mark.thorough)])
-def test_each_version_is_written_once_whatever_dies(seeds: int) -> None:
+@pytest.mark.parametrize("seeds", SOME)
+def test_each_version_is_written_once_whatever_dies(
+    run_simulations: Simulations, seeds: range
+) -> None:
     given = ("--brokers", "3", "--seconds", "12", "--workloads", ",".join(WORKLOADS))
-    reports = run_simulations("--seed", "1", "--seeds", str(seeds), *given)
+    reports = run_simulations(*seeds_from(1, seeds), *given)
     for report in reports:
         again = f"python -m tests.sim --trace --seed {report['seed']} {' '.join(given)}"
         assert not report["violations"], f"{report['violations']}; again: {again}"
