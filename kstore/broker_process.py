@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 __all__ = [
     "BrokerEndedError",
@@ -123,7 +123,7 @@ class BrokerProcess:
             }
         try:
             with nullcontext() if log is None else open(log, "ab") as errors:
-                self.process = subprocess.Popen(
+                self.process = self._popen(
                     command,
                     env=environment,
                     cwd=folder,
@@ -134,6 +134,10 @@ class BrokerProcess:
                 )
         except OSError as error:
             raise BrokerProcessError(f"{name} can't be started: {error}") from error
+
+    def _popen(self, command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+        """Start it."""
+        return subprocess.Popen(command, **how)
 
     @property
     def pid(self) -> int:

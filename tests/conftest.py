@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.beside import forked_brokers
 from tests.order import FilesAndOneSpark, long_files_first, read_files_late
 from tests.times import QUICK_S, TestTimes
 
@@ -143,10 +144,13 @@ def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeper
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without the slow tests (`make check`), properties try fewer examples."""
+    """Without the slow tests (`make check`), properties try fewer examples, and brokers are
+    forked.
+    """
     is_quick = "not slow" in config.option.markexpr
     if is_quick:
         settings.load_profile("quick")
+        forked_brokers.IS_WANTED = hasattr(os, "pidfd_open")
     if "TEST_TIMES" in os.environ:
         times = TestTimes(Path(os.environ["TEST_TIMES"]), QUICK_S if is_quick else math.inf)
         config.pluginmanager.register(times, "test-times")

@@ -129,6 +129,10 @@ class BrokerProcess(ABC):
         """Its environment."""
         return os.environ
 
+    def launcher(self) -> type[broker_process.BrokerProcess]:
+        """What starts its process."""
+        return broker_process.BrokerProcess
+
     def after_start(self, timeout_s: float) -> None:  # noqa: B027
         """What is still to be read once the broker has answered."""
 
@@ -138,7 +142,7 @@ class BrokerProcess(ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.prepare()
         begin = time.monotonic()
-        self.launched = broker_process.BrokerProcess(
+        self.launched = self.launcher()(
             self.command(),
             name=type(self).__name__,
             log=self.folder / self.OUTPUT,

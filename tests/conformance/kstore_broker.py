@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from kstore import broker_process
+from tests.beside import forked_brokers
 from tests.conformance.broker_process import BrokerDiedError, BrokerProcess
 
 __all__ = ["QUICK_GROUPS", "BrokerDiedError", "KstoreBroker"]
@@ -31,6 +33,8 @@ class KstoreBroker(BrokerProcess):
     LOG_FOLDER = "kstore-logs"
     OUTPUT = "kstore.err"
     HAS_READY_LINE = True
+    may_be_forked = True
+    """False: the test looks at the process's command line, for example."""
 
     def __init__(
         self,
@@ -50,6 +54,13 @@ class KstoreBroker(BrokerProcess):
         } | self.overrides
         flags = [f"--override={name}={value}" for name, value in settings.items()]
         return [sys.executable, "-m", "kstore", "serve", *flags]
+
+    def launcher(self) -> type[broker_process.BrokerProcess]:
+        """In the quick tests it is forked, unless its environment or its command is unusual."""
+        is_usual = not self._environment and type(self).command is KstoreBroker.command
+        if forked_brokers.IS_WANTED and self.may_be_forked and is_usual:
+            return forked_brokers.ForkedBroker
+        return super().launcher()
 
     def working_folder(self) -> Path:
         """The folder with this kstore."""

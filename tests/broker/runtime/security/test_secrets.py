@@ -41,6 +41,7 @@ BROKER, LOGGER = 4, 8
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
     """A broker with secrets on its command line."""
     found = KstoreBroker(tmp_path_factory.mktemp("secrets"))
+    found.may_be_forked = False
     listeners = f"PLAINTEXT://{found.bootstrap},SASL_PLAINTEXT://{found.host}:{free_port()}"
     found.overrides |= SECRETS | {
         "listeners": listeners,
