@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = "kstore_whole_files"
 """The key in a worker's input that says so."""
+READ_ALL_SOURCES = {"tests/test_tidy.py", "tests/test_rooms.py"}
 
 
 @cache
@@ -40,11 +41,14 @@ def rank(file: Path) -> int:
 
 class FilesAndOneSpark(LoadFileScheduling):
     """A file's tests run on one worker, and all tests with Spark on the same one: a Spark takes 20
-    seconds of CPU until its JVM has loaded and compiled what it needs.
+    seconds of CPU until its JVM has loaded and compiled what it needs. So do those that parse all
+    sources.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
+        if file in READ_ALL_SOURCES:
+            return "sources"
         return file if rank(ROOT / file) else "spark"
 
 

@@ -49,13 +49,16 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@cache
+_trees: dict[Path, ast.Module] = {}
+
+
 def tree(path: Path) -> ast.Module:
     """A Python file's syntax tree."""
-    return ast.parse(text(path), filename=str(path))
+    if path not in _trees:
+        _trees[path] = ast.parse(text(path), filename=str(path))
+    return _trees[path]
 
 
-@cache
 def calls(path: Path) -> tuple[ast.Call, ...]:
     """Every call in a Python file."""
     return tuple(node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
@@ -95,7 +98,7 @@ def imports(path: Path) -> tuple[Import, ...]:
 
 
 def _python_imports(path: Path) -> Iterator[Import]:
-    for node, at_load in statements(tree(path), True):
+    for node, at_load in statements(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, node.lineno, at_load=at_load)
@@ -106,15 +109,22 @@ def _python_imports(path: Path) -> Iterator[Import]:
                 yield Import(name, node.lineno, at_load=at_load)
 
 
-def statements(above: ast.AST, at_load: bool) -> Iterator[tuple[ast.stmt, bool]]:
-    """Every statement within another, and whether it runs when the module is loaded."""
+@cache
+def statements(path: Path) -> tuple[tuple[ast.stmt, bool], ...]:
+    """Every statement of a Python file, and whether it runs when the module is loaded."""
+    return tuple(_within(tree(path), True))
+
+
+def _within(above: ast.AST, at_load: bool) -> Iterator[tuple[ast.stmt, bool]]:
     for name in ("body", "handlers", "cases", "orelse", "finalbody"):
         for node in getattr(above, name, ()):
             if isinstance(node, ast.stmt):
                 yield node, at_load
-            is_guard = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            is_guard = (
+                at_load and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            )
             is_later = is_guard or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            yield from statements(node, at_load and not is_later)
+            yield from _within(node, at_load and not is_later)
 
 
 _CYTHON_IMPORT = re.compile(
@@ -141,10 +151,13 @@ def report(problems: list[str]) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def trees() -> Iterator[None]:
     """The trees of all files are millions of objects. The garbage collector ignores them, and they
-    are freed after a module's last test.
+    are freed after a module's last test. The imports in them stay: the next module on this worker
+    (tests/order.py) needs no trees for them.
     """
     gc.disable()
     yield
-    tree.cache_clear()
-    calls.cache_clear()
+    for path in _trees:
+        imports(path)
+    _trees.clear()
+    statements.cache_clear()
     gc.enable()

@@ -44,6 +44,10 @@ NAMED = re.compile(
 )
 """A name of a secret, and a long value in quotes. It counts as a secret if the value looks random.
 """
+QUOTED = re.compile(r"""[:=]\s*["'][\w+/=.-]{16,}["']""")
+"""The end of each match of NAMED: to look for it first is ten times as fast."""
+NAME_CHARS = 200
+"""The longest name."""
 JAVA_CLASS = re.compile(r"(?:[a-z]+\.)+[A-Z][A-Za-z]+")
 RANDOM_BITS = 4.0
 """A value looks random from this many bits per character on. Words have fewer."""
@@ -81,8 +85,10 @@ def test_no_backtracking_engine_meets_an_expression_from_a_client() -> None:
         relative(path): f"{relative(path)}:{node.lineno} gives re what is not written there"
         for path in code(".py", under=("broker/", "kstore/"))
         if not relative(path).startswith(("kstore/cli/", "kstore/testing/"))
+        if "re." in text(path)
         for node in calls(path)
         if isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
         and ast.unparse(node.func).startswith("re.")
         and not written(node.args[0])
     }
@@ -92,8 +98,12 @@ def test_no_backtracking_engine_meets_an_expression_from_a_client() -> None:
 
 def test_what_came_over_the_wire_is_never_evaluated_and_no_shell_is_started() -> None:
     problems = []
+    words = re.compile(
+        r"(?<![.\w])(?:eval|exec|compile|__import__)\b|\b(?:os\s*\.\s*(?:system|popen)|getoutput"
+        r"|yaml\s*\.\s*load|shell|allow_pickle)\b"
+    )
     for path in code(".py", under=PRODUCT):
-        for node in calls(path):
+        for node in calls(path) if words.search(text(path)) else ():
             where = f"{relative(path)}:{node.lineno}"
             if isinstance(node.func, ast.Name) and node.func.id in EVALUATES:
                 problems.append(f"{where} calls {node.func.id}")
@@ -125,7 +135,10 @@ def found_secrets(content: str) -> Iterator[tuple[str, int]]:
     for what, pattern in SECRETS.items():
         for match in pattern.finditer(content):
             yield what, content.count("\n", 0, match.start()) + 1
-    for match in NAMED.finditer(content):
+    for quoted in QUOTED.finditer(content):
+        match = NAMED.search(content, max(0, quoted.start() - NAME_CHARS), quoted.end())
+        if match is None:
+            continue
         if bits_per_character(match[1]) >= RANDOM_BITS and not JAVA_CLASS.fullmatch(match[1]):
             yield "a value that looks like a secret", content.count("\n", 0, match.start()) + 1
 
