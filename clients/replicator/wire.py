@@ -4,7 +4,7 @@ writes of batches at given offsets. Errors of single partitions are values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kstore.clients.core.replication import PartitionCopy, Piece
@@ -35,10 +35,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
 
-__all__ = [
-    "EARLIEST", "LATEST", "Destination", "Found", "end_of", "ends_of", "fetch", "produce",
-    "record_at",
-]  # fmt: skip
+__all__ = ["EARLIEST", "LATEST", "Destination", "Found", "end_of", "fetch", "produce", "record_at"]
 
 LATEST, EARLIEST = -1, -2
 LANE = "fetch"
@@ -49,38 +46,20 @@ async def end_of(
     cluster: ClusterClient, tp: TopicPartition, epoch: int, which: int, isolation: int = 0
 ) -> int:
     """The partition's EARLIEST or LATEST offset from its leader, which must lead in this epoch."""
-    return (await ends_of(cluster, {tp: epoch}, which, isolation))[tp]
-
-
-async def ends_of(
-    cluster: ClusterClient, epochs: Mapping[TopicPartition, int], which: int, isolation: int = 0
-) -> dict[TopicPartition, int]:
-    """The same of several partitions, by their leader epochs: one request to each leader. Raises
-    the first error of a partition.
-    """
-    asked: dict[int, dict[str, ListOffsetsTopic]] = {}
-    for tp, epoch in epochs.items():
-        topics = asked.setdefault(cluster.view.leader(tp), {})
-        row = ListOffsetsPartition(
-            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=which
-        )
-        topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic)).partitions.append(row)
-    found: dict[TopicPartition, int] = {}
-    for node, topics in asked.items():
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=list(topics.values()),
-            timeout_ms=cluster.settings["request.timeout.ms"],
-        )
-        answer = cast(ListOffsetsResponse, await cluster.ask(node, request))
-        for topic in answer.topics:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.name, each.partition_index)
-                if each.error_code:
-                    raise error_for(each.error_code, f"offsets of {tp}: {_say(each.error_code)}")
-                found[tp] = each.offset
-    return found
+    row = ListOffsetsPartition(
+        partition_index=tp.partition, current_leader_epoch=epoch, timestamp=which
+    )
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=tp.topic, partitions=[row])],
+        timeout_ms=cluster.settings["request.timeout.ms"],
+    )
+    answer = await cluster.ask(cluster.view.leader(tp), request)
+    found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
+    if found.error_code:
+        raise error_for(found.error_code, f"offsets of {tp}: {_say(found.error_code)}")
+    return found.offset
 
 
 def _say(code: int) -> str:

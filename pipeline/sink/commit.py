@@ -7,14 +7,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from itertools import starmap
 from typing import TYPE_CHECKING
 
-from kstore.clients.replicator.wire import LATEST, ends_of
+from kstore.clients import AdminClient
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.replicator.wire import LATEST, end_of
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink.brokers import Brokers
 from kstore.pipeline.sink.placing import failure, place
+from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
 from kstore.pipeline.sink.staging import (
     JOURNAL,
     TRY_MS,
@@ -26,13 +28,12 @@ from kstore.pipeline.sink.staging import (
     new_producer_id,
     topic_of,
 )
+from kstore.pipeline.sink.tasks import check_brokers
 from kstore.pipeline.sink.written import Written
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.clients.io.cluster import ClusterClient
-    from kstore.pipeline.sink.brokers import SinkAdmin
-    from kstore.pipeline.sink.settings import SinkSettings
+    from kstore.config.client.configs import ClientSettings
 
 __all__ = ["commit", "forget", "prepare"]
 
@@ -47,44 +48,43 @@ def commit(settings: SinkSettings, messages: list[Written], *, is_last: bool = F
     if not messages or not settings.exactly_once:
         return  # a job has at least one task
     sink, version = messages[0].sink, messages[0].version
-    with Brokers(settings) as brokers:
-        timeout_ms = brokers.settings["delivery.timeout.ms"]
+    client = producer_settings(settings)
+    with AdminClient(admin_settings(settings)) as admin:
+        thread = LoopThread()
         try:
-            brokers.run(_Commit(brokers.cluster, sink, version, timeout_ms).run(messages))
+            thread.run(_commit(client, sink, version, messages))
         except KafkaError as error:
             raise failure(error, topic=settings.topic or topic_of(sink)) from error
+        finally:
+            thread.close()
         if is_last:
-            brokers.run(_delete(brokers.admin, topic_of(sink)))
+            _delete(admin, topic_of(sink))
         else:
-            brokers.run(_trim(brokers.admin, topic_of(sink), version, messages))
+            _trim(admin, topic_of(sink), version, messages)
 
 
 def prepare(settings: SinkSettings, sink: str) -> None:
     """Create a sink's own topic, if the brokers support what the sink writes."""
-
-    async def prepared() -> None:
-        await brokers.check()
-        await ensure_topic(brokers, topic_of(sink))
-
-    with Brokers(settings) as brokers:
+    with AdminClient(admin_settings(settings)) as admin:
         try:
-            brokers.run(prepared())
+            check_brokers(admin)
+            ensure_topic(admin, topic_of(sink))
         except KafkaError as error:
             raise failure(error, topic=settings.topic or topic_of(sink)) from error
 
 
 def forget(settings: SinkSettings, sink: str) -> None:
     """Delete a sink's own topic."""
-    with Brokers(settings) as brokers:
-        brokers.run(_delete(brokers.admin, topic_of(sink)))
+    with AdminClient(admin_settings(settings)) as admin:
+        _delete(admin, topic_of(sink))
 
 
-async def _delete(admin: SinkAdmin, topic: str) -> None:
+def _delete(admin: AdminClient, topic: str) -> None:
     with contextlib.suppress(UnknownTopicOrPartitionError):  # it was deleted before
-        await admin.delete_topics([topic])
+        admin.delete_topics([topic])
 
 
-async def _trim(admin: SinkAdmin, topic: str, version: int, messages: Iterable[Written]) -> None:
+def _trim(admin: AdminClient, topic: str, version: int, messages: Iterable[Written]) -> None:
     """Delete what was written. The journal's end stays, because it shows the sink's progress."""
     before: dict[TopicPartition, int] = {}
     for each in messages:
@@ -93,7 +93,15 @@ async def _trim(admin: SinkAdmin, topic: str, version: int, messages: Iterable[W
             before[tp] = max(run.offsets[-1] + 1, before.get(tp, 0))
     if before:
         before[TopicPartition(topic, JOURNAL)] = 2 * version
-        await admin.delete_records(before)
+        admin.delete_records(before)
+
+
+async def _commit(client: ClientSettings, sink: str, version: int, messages: list[Written]) -> None:
+    cluster = ClusterClient(client)
+    try:
+        await _Commit(cluster, sink, version, client["delivery.timeout.ms"]).run(messages)
+    finally:
+        await cluster.close()
 
 
 class _Commit:
@@ -136,15 +144,15 @@ class _Commit:
                     remedy="Make the batch smaller, maxOffsetsPerTrigger for example",
                 )  # fmt: skip
         topics = {topic for topic, _ in runs}
-        view = self._cluster.view
+
+        async def planned(topic: str, partition: int, found: list[Run]) -> PlannedTarget:
+            tp = TopicPartition(topic, partition)
+            epoch = self._cluster.view.leader_epoch(tp)
+            base = await end_of(self._cluster, tp, epoch, LATEST)
+            return PlannedTarget(topic, partition, base, found)
 
         async def targets() -> list[PlannedTarget]:
-            epochs = {tp: view.leader_epoch(tp) for tp in starmap(TopicPartition, runs)}
-            ends = await ends_of(self._cluster, epochs, LATEST)
-            return [
-                PlannedTarget(*where, ends[TopicPartition(*where)], found)
-                for where, found in sorted(runs.items())
-            ]
+            return [await planned(*where, found) for where, found in sorted(runs.items())]
 
         await self._cluster.refresh(topics)
         return Plan(

@@ -135,9 +135,7 @@ async def place(
     raises the last error.
     """
     targets = [Target.of(planned) for planned in plan.targets]
-    unknown = {target.tp.topic for target in targets} - cluster.view.topics.keys()
-    if unknown:
-        await cluster.refresh(unknown)
+    await cluster.refresh({target.tp.topic for target in targets})
     writer = _Writer(cluster, topic, plan.producer_id, timeout_ms)
     for target in targets:
         target.leader_epoch = cluster.view.leader_epoch(target.tp)

@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from kstore._fast.record.crc32c import checksum
 from kstore._fast.record.nested import combined_checksum
+from kstore.clients.io.cluster import ClusterClient
+from kstore.clients.io.loop_thread import LoopThread
 from kstore.errors import error_for
 from kstore.protocol.logs.produce import (
     PartitionProduceData,
@@ -28,7 +30,7 @@ from kstore.protocol.logs.produce import (
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kstore.pipeline.sink.brokers import Brokers
+    from kstore.config.client.configs import ClientSettings
 
 __all__ = ["Stager", "wrapped"]
 
@@ -79,15 +81,25 @@ def _varint(number: int) -> bytes:
 
 
 class Stager:
-    """Stages batches in one topic."""
+    """Stages batches in one topic. Leaving the context closes the connections, even if batches are
+    in flight.
+    """
 
-    def __init__(self, brokers: Brokers, topic: str) -> None:
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
+        self._settings = settings
         self._topic = topic
-        self._cluster = brokers.cluster
-        self._loop = brokers.thread.loop
+        self._cluster = ClusterClient(settings)
+        self._thread = LoopThread()
         self._room = threading.Condition()
         self._waiting: dict[Future[int], int] = {}
         self._problem: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._thread.run(self._cluster.close())
+        self._thread.close()
 
     def put(self, partition: int, key: bytes, values: Sequence[bytes]) -> Future[int]:
         """Start to stage batches in one record; the future gets its offset. Waits while too many
@@ -100,7 +112,7 @@ class Stager:
             if self._problem is not None:
                 raise self._problem
         parts = wrapped(key, values, time.time_ns() // 1_000_000)
-        sent = asyncio.run_coroutine_threadsafe(self._stage(partition, parts), self._loop)
+        sent = asyncio.run_coroutine_threadsafe(self._stage(partition, parts), self._thread.loop)
         with self._room:
             self._waiting[sent] = size
         sent.add_done_callback(self._ended)
@@ -120,7 +132,7 @@ class Stager:
     async def _stage(self, partition: int, parts: tuple[bytes, ...]) -> int:
         """The offset of the record. Raises KafkaError after delivery.timeout.ms."""
         cluster, tp = self._cluster, TopicPartition(self._topic, partition)
-        timeout_ms = cluster.settings["request.timeout.ms"]
+        timeout_ms = self._settings["request.timeout.ms"]
 
         async def ask() -> int:
             if tp.topic not in cluster.view.topics:
@@ -137,4 +149,4 @@ class Stager:
                 raise error_for(row.error_code, row.error_message, produce=True)
             return row.base_offset
 
-        return await cluster.retrying(ask, cluster.settings["delivery.timeout.ms"], [tp.topic])
+        return await cluster.retrying(ask, self._settings["delivery.timeout.ms"], [tp.topic])

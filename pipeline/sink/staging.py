@@ -33,8 +33,8 @@ from kstore.record import RecordBatchBuilder, decode
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kstore.clients.admin.client import AdminClient
     from kstore.clients.io.cluster import ClusterClient
-    from kstore.pipeline.sink.brokers import Brokers
 
 __all__ = [
     "Journal", "Plan", "PlannedTarget", "Run", "data_leaders", "ensure_topic", "key_of",
@@ -113,15 +113,14 @@ class Plan:
         return cls(**found)
 
 
-async def ensure_topic(brokers: Brokers, topic: str) -> list[int]:
+def ensure_topic(admin: AdminClient, topic: str) -> list[int]:
     """Create the sink's topic if it is missing; returns the leaders of its data partitions."""
     with contextlib.suppress(UnknownTopicOrPartitionError):
-        await brokers.topic(topic)
-        return await data_leaders(brokers, topic)
-    count = len(brokers.cluster.view.brokers)
+        return data_leaders(admin, topic)
+    brokers = len(admin.describe_cluster().brokers)
     wanted = NewTopic(
         topic,
-        num_partitions=1 + min(2 * count, MOST_PARTITIONS),
+        num_partitions=1 + min(2 * brokers, MOST_PARTITIONS),
         configs={
             "cleanup.policy": "delete",
             "retention.ms": "-1",  # the sink deletes staged batches itself
@@ -132,18 +131,17 @@ async def ensure_topic(brokers: Brokers, topic: str) -> list[int]:
         },
     )
     with contextlib.suppress(TopicAlreadyExistsError):  # another task was quicker
-        await brokers.admin.create_topics([wanted])
-    await brokers.look_up([topic])
-    return await data_leaders(brokers, topic)
+        admin.create_topics([wanted])
+    return data_leaders(admin, topic)
 
 
-async def data_leaders(brokers: Brokers, topic: str) -> list[int]:
+def data_leaders(admin: AdminClient, topic: str) -> list[int]:
     """The leaders of the data partitions of the sink's topic, from partition 1 on.
 
     Raises UnknownTopicOrPartitionError if the topic does not exist.
     """
-    found = await brokers.topic(topic, may_be_new=True)
-    return [row.leader for row in found.partitions[JOURNAL + 1 :]]
+    rows = sorted(admin.describe_topics([topic])[0].partitions, key=lambda row: row.partition)
+    return [row.leader for row in rows[JOURNAL + 1 :]]
 
 
 class Journal:

@@ -8,25 +8,21 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from kstore.clients import Producer
+from kstore.clients import AdminClient, Producer
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink.brokers import Brokers
 from kstore.pipeline.sink.pieces import Pieces
 from kstore.pipeline.sink.rows import RowEncoder, groups
-from kstore.pipeline.sink.settings import SinkSettings
+from kstore.pipeline.sink.settings import SinkSettings, admin_settings, producer_settings
 from kstore.pipeline.sink.stager import Stager
-from kstore.pipeline.sink.staging import (
-    JOURNAL,
-    Journal,
-    data_leaders,
-    ensure_topic,
-    topic_of,
-)
+from kstore.pipeline.sink.staging import JOURNAL, data_leaders, ensure_topic, topic_of
 from kstore.pipeline.sink.written import Written
 from kstore.pipeline.worker_process import keep_memory, spare_imports
+from kstore.types import TopicPartition
 
-__all__ = ["Task"]
+__all__ = ["Task", "check_brokers"]
+
+NEEDED = ("kstore.kip391", "kstore.kip359", "kstore.copybatches")
 
 
 class Task:
@@ -58,36 +54,29 @@ class Task:
 
     def _stage(self, batches: Iterable[Any]) -> Written:
         made = Written(self.sink, self.version)
-        with Brokers(self._settings) as brokers:
-            leaders, is_planned = brokers.run(self._begin(brokers))
-            if is_planned:
+        topic = topic_of(self.sink)
+        with AdminClient(admin_settings(self._settings)) as admin:
+            if self._creates:
+                check_brokers(admin)
+            leaders = (ensure_topic if self._creates else data_leaders)(admin, topic)
+            journal = TopicPartition(topic, JOURNAL)
+            if admin.list_offsets({journal: "latest"})[journal].offset > 2 * self.version:
                 for _ in batches:
-                    pass  # this attempt will not be used
+                    pass  # it was planned before: this attempt will not be used
                 return made
-            self._stage_rows(made, brokers, _Places(brokers, leaders, self._settings), batches)
+            self._stage_rows(made, _Places(admin, leaders, self._settings), batches)
         return made
 
-    async def _begin(self, brokers: Brokers) -> tuple[list[int], bool]:
-        """The leaders of the sink's topic, and whether this version was planned before."""
-        topic, target = topic_of(self.sink), self._settings.topic
-        if self._creates:
-            await brokers.check()
-        await brokers.look_up([topic] if target is None else [topic, target])
-        leaders = await (ensure_topic if self._creates else data_leaders)(brokers, topic)
-        end = await Journal(brokers.cluster, topic).end()
-        return leaders, end > 2 * self.version
-
-    def _stage_rows(
-        self, made: Written, brokers: Brokers, places: _Places, batches: Iterable[Any]
-    ) -> None:
+    def _stage_rows(self, made: Written, places: _Places, batches: Iterable[Any]) -> None:
         keep_memory()
         attempt = os.urandom(16)
-        stager = Stager(brokers, topic_of(self.sink))
-        encoder = RowEncoder(brokers.settings, places.count)
-        pieces = Pieces(stager, attempt, places.near, made.staged)
-        for encoded in _encoded(encoder, batches, self._settings.topic):
-            pieces.add(encoded)
-        pieces.finish()
+        settings = producer_settings(self._settings)
+        with Stager(settings, topic_of(self.sink)) as stager:
+            encoder = RowEncoder(settings, places.count)
+            pieces = Pieces(stager, attempt, places.near, made.staged)
+            for encoded in _encoded(encoder, batches, self._settings.topic):
+                pieces.add(encoded)
+            pieces.finish()
         made.attempt = attempt.hex()
 
     def _send(self, batches: Iterable[Any]) -> Written:
@@ -107,8 +96,8 @@ class _Places:
     staged: on the target's leader, which then copies them from its own log.
     """
 
-    def __init__(self, brokers: Brokers, leaders: list[int], settings: SinkSettings) -> None:
-        self._brokers = brokers
+    def __init__(self, admin: AdminClient, leaders: list[int], settings: SinkSettings) -> None:
+        self._admin = admin
         self._staging = leaders
         self._settings = settings
         self._leaders: dict[str, dict[int, int]] = {}
@@ -116,11 +105,11 @@ class _Places:
     def count(self, topic: str) -> int:
         """The number of partitions of a topic, which brokers may have to create first."""
         try:
-            found = self._brokers.run(self._brokers.topic(topic))
+            found = self._admin.describe_topics([topic])[0]
         except UnknownTopicOrPartitionError:
             with Producer(self._settings.clients) as producer:
                 return _made(producer, topic)
-        rows = found.partitions[: found.count]
+        rows = found.partitions if found.remaining < 0 else found.partitions[: found.remaining]
         self._leaders[topic] = {row.partition: row.leader for row in rows}
         return len(rows)
 
@@ -141,6 +130,19 @@ def _made(producer: Producer, topic: str) -> int:
             topic=topic,
             remedy="Create it (kstore topic create)",
         ) from None
+
+
+def check_brokers(admin: AdminClient) -> None:
+    """Check, before anything is created, that the brokers support given offsets and leader
+    epochs.
+    """
+    offered = admin.describe_features().supported
+    missing = [name for name in NEEDED if name not in offered]
+    if missing:
+        raise PipelineError(
+            f"the brokers do not accept given offsets ({', '.join(missing)})",
+            remedy="Set kstore.delivery to at-least-once for brokers other than kstore's",
+        )
 
 
 def _encoded(encoder: RowEncoder, batches: Iterable[Any], topic: str | None) -> Iterable[Any]:

@@ -18,10 +18,10 @@ import pytest
 from kstore.clients import AdminClient, Producer
 from kstore.clients.admin.topics import NewTopic
 from kstore.clients.io.cluster import ClusterClient
-from kstore.clients.io.connection import BrokerConnection
 from kstore.errors import ErrorCode, NetworkError
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.sink import brokers, pieces, placing
+from kstore.pipeline.sink import pieces, placing
+from kstore.pipeline.sink import tasks as sink_tasks
 from kstore.pipeline.sink.commit import commit, forget, prepare
 from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.staging import Plan, PlannedTarget, Run
@@ -105,22 +105,6 @@ def test_no_batch_passes_the_driver(sink: Sink, monkeypatch: pytest.MonkeyPatch)
     sink.commit(*staged)
     assert len(sink.values()) == 10_000
     assert sent < 20_000, "of 9,000,000 bytes"
-
-
-def test_a_task_asks_for_each_thing_once(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[str]()
-    send = BrokerConnection.send
-
-    def noted(self: BrokerConnection, request: Message, *args: Any, **options: Any) -> Any:
-        asked.append(type(request).__name__)
-        return send(self, request, *args, **options)
-
-    sink.commit(sink.task(0, range(1)))
-    monkeypatch.setattr(BrokerConnection, "send", noted)
-    sink.task(1, range(1))
-    assert sorted(asked) == [
-        "ApiVersionsRequest", "ListOffsetsRequest", "MetadataRequest", "ProduceRequest"
-    ]  # fmt: skip
 
 
 def test_batches_that_the_leader_has_not_are_moved(
@@ -398,7 +382,7 @@ def test_a_log_that_was_cut_meanwhile_is_named(sink: Sink, interruptions: Interr
 def test_other_brokers_are_named_with_the_way_out(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers, "NEEDED", ("kstore.nosuch",))
+    monkeypatch.setattr(sink_tasks, "NEEDED", ("kstore.nosuch",))
     with pytest.raises(PipelineError, match=r"kstore\.delivery to at-least-once"):
         sink.task(0, range(5))
     assert sink.own_topic not in sink.admin.list_topics(internal=True)

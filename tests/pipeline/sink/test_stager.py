@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from kstore.clients import AdminClient
 from kstore.clients.admin.topics import NewTopic
+from kstore.config.client.configs import client_settings
 from kstore.errors import KafkaError, UnknownTopicOrPartitionError
-from kstore.pipeline.sink.brokers import Brokers
 from kstore.pipeline.sink.pieces import HELD_BYTES, PIECE_BYTES, Pieces
 from kstore.pipeline.sink.rows import Encoded
-from kstore.pipeline.sink.settings import SinkSettings
 from kstore.pipeline.sink.stager import AT_ONCE, Stager, wrapped
 from kstore.pipeline.sink.staging import key_of
 from kstore.pipeline.sink.written import StagedRun
@@ -26,11 +25,6 @@ from kstore.testing.brokers import Broker
 from tests.beside.topic_records import records_of
 
 ZEROS = bytes(3_000_000)
-
-
-def settings_for(broker: Broker, **clients: int) -> SinkSettings:
-    servers = {"bootstrap.servers": broker.bootstrap_servers}
-    return SinkSettings(servers | clients, None, exactly_once=True)
 
 
 def batch_of(*values: bytes) -> bytes:
@@ -106,8 +100,8 @@ def test_a_large_row_is_a_piece_of_its_own() -> None:
 def test_many_batches_are_staged_each_at_its_offset(broker: Broker, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("staged-many", 2)])
     made = [batch_of(b"%d" % n * 5000) for n in range(3 * AT_ONCE)]
-    with Brokers(settings_for(broker)) as brokers:
-        stager = Stager(brokers, "staged-many")
+    settings = client_settings("producer", {"bootstrap.servers": broker.bootstrap_servers})
+    with Stager(settings, "staged-many") as stager:
         sent = [stager.put(n % 2, b"key", [batch]) for n, batch in enumerate(made)]
         offsets = [each.result() for each in sent]
     found = {
@@ -118,9 +112,9 @@ def test_many_batches_are_staged_each_at_its_offset(broker: Broker, admin: Admin
 
 
 def test_what_a_batch_fails_with_is_raised(broker: Broker) -> None:
-    given_ = {"delivery.timeout.ms": 130, "request.timeout.ms": 100, "linger.ms": 0}
-    with Brokers(settings_for(broker, **given_)) as brokers:
-        stager = Stager(brokers, "nowhere")
+    given_ = {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 130,
+              "request.timeout.ms": 100, "linger.ms": 0}  # fmt: skip
+    with Stager(client_settings("producer", given_), "nowhere") as stager:
         with pytest.raises(UnknownTopicOrPartitionError):
             stager.put(0, b"key", [batch_of(b"x")]).result()
         with pytest.raises(KafkaError):
