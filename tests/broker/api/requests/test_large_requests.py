@@ -36,12 +36,14 @@ CASES = [
         path,
         distinct,
         id=f"{APIS[key].name}-{'.'.join(path)}-{distinct}",
-        marks=() if distinct else pytest.mark.slow,
+        marks=() if distinct and path == paths[-1] else pytest.mark.slow,
     )
     for key in KEYS
-    for path in array_paths(key, API_TABLE[key].max_version)
+    for paths in (list(array_paths(key, API_TABLE[key].max_version)),)
+    for path in paths
     for distinct in (True, False)
 ]
+"""The quick tests try one array of each request, the last."""
 
 
 def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: int = 1) -> None:
