@@ -371,6 +371,14 @@ class Log(ReadableLog, Appender):
         """Remove the leader epochs without records in the log."""
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
+    def doubt_last_batch(self, most: int) -> None:
+        """The last batch is damaged if its leader epoch is above ``most``, the highest that a
+        leader has had.
+        """
+        from kstore.log.recovery import corruption
+
+        corruption.doubt_last_batch(self.local, most)
+
     def damaged_parts(self) -> list[Damage]:
         """The known damage in offsets that can be read."""
         from kstore.log.repair import rewrite

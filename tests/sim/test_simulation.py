@@ -96,6 +96,9 @@ def test_fresh_seeds(run_simulations: Simulations) -> None:
         (310005419, "--seconds 15"),
         # Another restart, and a leader did not know that it had lost what it had written alone.
         (102, "--faults alone --workloads produce,read"),
+        # The last batch of a leader that lost its power had another leader epoch: its followers
+        # copied that, and nothing else.
+        (1795824096, "--seconds 15"),
     ],
 )
 def test_what_once_failed(run_simulations: Simulations, seed: int, arguments: str) -> None:

@@ -157,7 +157,7 @@ class Replicas:
                 place not in late
                 and state.leader != NO_LEADER
                 and self._refusal(place, state) == ErrorCode.NONE
-                and not await self._face_losses(place, leads=state.leader == self._node_id)
+                and not await self._face_losses(place, state)
             ):
                 late.add(place)
         return late
@@ -178,9 +178,11 @@ class Replicas:
             return True
         return await self._node.dirs.ended(asyncio.ensure_future(fetchers.settle(place)), paths)
 
-    async def _face_losses(self, place: TopicPartition, *, leads: bool) -> bool:
+    async def _face_losses(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
         """Prepare a log with lost records: a leader's log skips them, a follower's is truncated
-        before them. Errors are passed to `take`. False if its log dir hangs.
+        before them. A last batch from a leader epoch that has not begun is damaged, and comes from
+        another replica: in a leader, followers would copy it, and could not copy what follows.
+        Errors are passed to `take`. False if its log dir hangs.
         """
         partition = self.find(place)
         log = self._opened.get(place)
@@ -188,12 +190,18 @@ class Replicas:
             log = partition.log
         if log is None or isinstance(log, Exception):
             return True
-        if not (log.has_lost if leads else log.has_hole):
+        known = self.hosted.get(place)
+        is_new_epoch = known is None or known.leader_epoch != state.leader_epoch
+        doubted = is_new_epoch and log.latest_epoch > state.leader_epoch and len(state.replicas) > 1
+        leads = state.leader == self._node_id
+        lacking = log.has_lost if leads else log.has_hole
+        if not (doubted or lacking):
             return True
+        face = partial(_face, log, state.leader_epoch if doubted else None, lacking, leads)
         self._fetchers().stop(place)  # nothing may be appended meanwhile
         try:
             path, what = log.log_dir.path, f"leaving out what {place} has lost"
-            call = self._node.dirs.run(path, what, log.skip_lost if leads else log.cut_at_hole)
+            call = self._node.dirs.run(path, what, face)
             if not await self._node.dirs.ended(call, [path]):
                 self._opened.pop(place, None)
                 return False
@@ -389,3 +397,13 @@ class Replicas:
                 callback(place, leads, leader_epoch)
             except Exception:
                 log.exception("the leader of %s changed, but the broker failed to react", place)
+
+
+def _face(log: Log, most: int | None, lacking: bool, leads: bool) -> None:
+    """What `_face_losses` does on the disk."""
+    if most is not None:
+        log.doubt_last_batch(most)
+    if lacking and leads:
+        log.skip_lost()
+    elif lacking:
+        log.cut_at_hole()

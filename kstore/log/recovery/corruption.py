@@ -1,4 +1,6 @@
-"""Finds the damage in a log in use, after a read has met unexpected bytes."""
+"""Finds the damage in a log in use, after a read has met unexpected bytes; and a last batch whose
+leader epoch is impossible.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import TYPE_CHECKING
 from kstore.log.errors import CorruptLogError
 from kstore.log.recovery import segment_index
 from kstore.log.recovery.segment_scan import tell_damage
-from kstore.log.segments.damage import Bounds, is_batch_at, survey
+from kstore.log.segments.damage import Bounds, Damage, is_batch_at, survey
 
 if TYPE_CHECKING:
     from kstore._fast.log.log_segment import LogSegment
     from kstore.log.local.local_log import LocalLog
 
-__all__ = ["examine"]
+__all__ = ["doubt_last_batch", "examine"]
 
 
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
@@ -68,3 +70,36 @@ def _stretch(
     read = segment.handle_or_open().read
     start = next((p for p in reversed(below) if is_batch_at(read, *p)), (0, segment.base_offset))
     return start, next((p for p in above if is_batch_at(read, *p)), end)
+
+
+def doubt_last_batch(log: LocalLog, most: int) -> None:
+    """Record the last batch as damaged, and forget its leader epoch, if that is above ``most``, the
+    highest epoch that a leader has had. No checksum covers an epoch, and no batch follows that
+    would contradict it when the log is opened.
+
+    Several batches with such an epoch are kept as they are: one turned bit does not explain them.
+    """
+    core = log.core
+    with core:
+        epochs = core.epochs.as_list()
+        epoch, first = epochs[-1] if epochs else (-1, -1)
+        if epoch <= most or not core.log_start_offset <= first < core.log_end_offset:
+            return
+        try:
+            found = core.slice_at(first, core.log_end_offset, 1)
+        except CorruptLogError:
+            return  # it is known
+        if found is None or found[4] < core.log_end_offset:
+            return
+        path, position, size, first_offset, next_offset = found
+        damage = Damage(
+            path, position, position + size, first_offset, next_offset, "EPOCH_NOT_MONOTONIC",
+            f"leader epoch {epoch} in bytes {position + 12} to {position + 15}, expected at most "
+            f"{most}",
+            is_whole=True,
+        )  # fmt: skip
+        segment = next(each for each in core.segments if each.path == path)
+        core.epochs.truncate_from_end(first)
+        core.note_damages(segment, (*(segment.damages or ()), damage))
+        log.note_dirty()
+    tell_damage(log, [damage])

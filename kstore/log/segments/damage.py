@@ -6,7 +6,8 @@ cover is checked against the neighbours: offsets and epochs rise along a log. Wh
 disagree, those are believed that most others agree with. Nothing is changed here.
 
 Not seen is a base offset that moved within a gap (which compaction and given offsets, KIP-391,
-leave), and, in the last batch, an offset or epoch that became larger while the index is lost.
+leave), and, in the last batch, an offset or epoch that became larger while the index is lost. Of a
+replica such an epoch is seen once the current leader epoch is known (corruption.py).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from kstore.broker.coordination import znodes
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
@@ -18,7 +20,7 @@ from kstore.protocol.controller.broker_requests import (
     StopReplicaRequest,
     StopReplicaTopic,
 )
-from kstore.record import build_batch
+from kstore.record import batches, build_batch
 from kstore.types import TopicPartition
 from tests.broker.runtime.replication.in_cluster import (
     BROKER_EPOCH,
@@ -35,6 +37,8 @@ from tests.broker.runtime.replication.in_cluster import (
     opened,
     state,
 )
+from tests.log.handling import remove_index
+from tests.log.segments.test_damage import flip
 
 
 @on_a_loop
@@ -222,6 +226,67 @@ async def test_what_is_behind_a_hole_goes_before_another_leader_is_followed(fold
         assert broker.fetchers().followed == {T0: (OTHER, 2)}
         assert [p.log_end_offset for p in partitions if p] == [1, 3], "a leader keeps what it has"
         assert not any(p.log.has_hole for p in partitions if p)
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_a_last_batch_from_an_epoch_that_has_not_begun_is_damaged(
+    tmp_path: Path, leader: int
+) -> None:
+    """Simulation seed 1795824096: followers copied it from the leader, and then nothing else."""
+
+    async def story(folder: Path) -> None:
+        async with opened(folder) as broker:
+            await broker.replica_manager.leader_and_isr(isr(state()))
+            for value in (b"a", b"b"):
+                broker.partition_writer().append(T0, build_batch([value]))
+        [file] = (folder / "data" / "t-0").glob("*.log")
+        [_, last] = batches(file.read_bytes())
+        flip(file, last.position + 14, 3)
+        remove_index(folder / "data")
+        async with opened(folder) as broker:
+            manager = broker.replica_manager
+            await manager.leader_and_isr(isr(state(-1, epoch=3)))
+            partition = broker.table.partition(b"t", 0)
+            assert partition is not None
+            assert partition.log.core.epochs.as_list() == [(0, 0), (2048, 1)]
+            await manager.leader_and_isr(isr(state(leader, epoch=4)))
+            assert partition.log.core.epochs.as_list() == [(0, 0)]
+            [damage] = partition.log.damaged_parts()
+            assert (damage.first_offset, partition.log_end_offset) == (1, 2)
+            assert broker.fetchers().followed == ({} if leader == ME else {T0: (OTHER, 4)})
+
+    asyncio.run(story(tmp_path))
+
+
+@on_a_loop
+async def test_epochs_that_are_not_damaged_do_not_end_the_copying(folder: Path) -> None:
+    """Several batches have an epoch that the controller's store no longer knows."""
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        await manager.leader_and_isr(isr(state(epoch=9)))
+        for value in (b"a", b"b"):
+            broker.partition_writer().append(T0, build_batch([value]))
+    async with opened(folder) as broker:
+        manager = broker.replica_manager
+        for version in range(2):
+            await manager.leader_and_isr(isr(state(OTHER, epoch=4, version=version)))
+            assert broker.fetchers().followed == {T0: (OTHER, 4)}
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.log.damaged_parts() == []
+
+
+@on_a_loop
+async def test_the_only_replica_keeps_a_batch_of_any_epoch(folder: Path) -> None:
+    alone = {"replicas": (ME,), "in_sync": (ME,)}
+    async with opened(folder) as broker:
+        await broker.replica_manager.leader_and_isr(isr(state(epoch=9, **alone)))
+        broker.partition_writer().append(T0, build_batch([b"a"]))
+    async with opened(folder) as broker:
+        await broker.replica_manager.leader_and_isr(isr(state(epoch=4, **alone)))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        assert partition.log.damaged_parts() == [], "nobody could restore it"
 
 
 @on_a_loop
