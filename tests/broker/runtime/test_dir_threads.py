@@ -17,7 +17,7 @@ from tests.beside.waiting import reached
 
 
 def run(work: Callable[[DirThreads, list[str]], object]) -> list[str]:
-    """Do some work with threads; returns the reports to the operator."""
+    """Run some work with threads and return the reports to the operator."""
     told: list[str] = []
 
     async def all_of_it() -> None:

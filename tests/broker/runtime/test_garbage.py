@@ -1,5 +1,5 @@
-"""Garbage is collected in small steps, however many other objects there are, and all of it is
-collected.
+"""The garbage collector runs in small steps, however many other objects exist, and collects
+everything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ring:
 def collecting(
     requests: Callable[[], int] = lambda: 0,
 ) -> Iterator[list[int]]:
-    """How many objects each full collection looks at, meanwhile."""
+    """The number of objects that each full collection looks at meanwhile."""
     looked: list[int] = []
 
     def begun(phase: str, info: dict[str, int]) -> None:
@@ -96,7 +96,7 @@ def test_rings_among_much_that_is_frozen_go_in_a_calm_moment(
         with collecting(requests):
             ring = Ring()
             gone = weakref.ref(ring)
-            gc.collect()  # and frozen
+            gc.collect()  # this also freezes what is left
             del ring
             gc.collect()
             assert gone() is not None
@@ -118,7 +118,7 @@ def test_they_go_at_last_where_no_moment_is_calm(monkeypatch: pytest.MonkeyPatch
         with collecting(lambda: next(asked)):
             ring = Ring()
             gone = weakref.ref(ring)
-            gc.collect()  # and frozen
+            gc.collect()  # this also freezes what is left
             del ring
             monkeypatch.setattr(garbage, "FEW_OBJECTS", -2 * gc.get_freeze_count())
             while gone() is not None:

@@ -1,5 +1,5 @@
-"""Strangers cannot fill the disk by way of the log: of what they have logged a few lines are
-written, and how many more there were.
+"""Strangers cannot fill the disk through the log: it gets a few of their lines, and the number of
+omitted ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GARBAGE = {
 
 
 def knock(address: str, sent: bytes, *, tls: bool = False) -> None:
-    """Connect, send and read to the end."""
+    """Connect, send, and read to the end."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 60) as sock, contextlib.suppress(OSError):
         if tls:
@@ -56,7 +56,7 @@ def test_refused_connections_are_told_a_few_times_and_counted(
             for _ in range(CONNECTIONS):
                 knock(address, sent, tls=listener == "SSL")
         for _ in range(CONNECTIONS):
-            knock(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # no TLS, nor a size
+            knock(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # neither TLS nor a size
         broker.shut_down()
     lines = broker.log_path.read_text().splitlines()[before:]
     told = [line for line in lines if "closing the connection" in line]

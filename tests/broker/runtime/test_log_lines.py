@@ -1,4 +1,6 @@
-"""The form of the log: one event a line in text and in JSON, whatever a message holds."""
+"""The format of the log: one line for each event, in text and in JSON, whatever the message
+contains.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What held the loop: how it is named, counted and reported."""
+"""What blocked the loop: how it is named, counted and reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRODUCE = 0
 
 
 class FakeNode:
-    """What LoopHolds asks of a Node."""
+    """What LoopHolds needs from a Node."""
 
     node_id = 7
 
@@ -67,12 +67,12 @@ def counted(holds):
 
 
 class Timers:
-    """An owner that says what its callbacks are for."""
+    """An owner that names the purpose of its callbacks."""
 
     held_by = 'Sessions."fire"'
 
     def wake(self):
-        """Nothing."""
+        """Do nothing."""
 
 
 def test_a_hold_is_named_by_its_api_else_by_its_function(holds, watch):

@@ -1,5 +1,5 @@
-"""The messages to systemd, through a real socket that stands in for it; and systemd's opinion of
-the unit file.
+"""The messages to systemd, over a real socket that stands in for it; and systemd's check of the
+unit file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST_EXPOSED = 2.0
 
 
 class Socket:
-    """systemd's end."""
+    """The systemd side of the socket."""
 
     def __init__(self, name: str) -> None:
-        """A name that begins with @ is abstract."""
+        """A name that begins with @ is an abstract socket."""
         self.name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + name[1:] if name.startswith("@") else name)
@@ -144,7 +144,7 @@ def test_a_broker_tells_its_start_its_life_and_its_end(systemd, tmp_path: Path):
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit's file, with a program that this machine has."""
+    """The unit file, with a program that exists on this machine."""
     text = (UNITS / "kstore.service").read_text()
     path = tmp_path / "kstore.service"
     path.write_text(text.replace("/opt/kstore/bin/kstore serve", "/bin/true"))

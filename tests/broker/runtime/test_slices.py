@@ -1,4 +1,4 @@
-"""Work in slices gives what it gives at once, and has its turns in places that can be counted."""
+"""Work in slices has the same result as work in one step, and yields at the expected points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY = 10 * ROWS_BETWEEN
 
 
 def carried_out(work: Work[T]) -> tuple[T, int]:
-    """The result, and how often others had their turn."""
+    """The result, and the number of turns of other tasks."""
     turns = 0
     while True:
         try:

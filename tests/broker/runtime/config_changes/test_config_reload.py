@@ -1,4 +1,4 @@
-"""Configs that another broker changed are read again, and nothing else is."""
+"""A broker reads again only the configs that another broker changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kstore.broker.runtime.metadata.features import FEATURE_NODE
 
 
 class Parts:
-    """Remember what must be read again."""
+    """Records what must be read again."""
 
     def __init__(self, *, quotas_made: bool) -> None:
         self.read: list[Any] = []

@@ -1,4 +1,6 @@
-"""broker/runtime/controller/controller.py on a store in memory: what it writes, whom it tells."""
+"""broker/runtime/controller/controller.py on a store in memory: what it writes, and which brokers
+it notifies.
+"""
 
 from __future__ import annotations
 
@@ -410,7 +412,8 @@ def test_a_broker_that_does_not_answer_holds_nobody_else_up() -> None:
         heard = len(cluster.nodes[1].heard)
         cluster.nodes[1].mute = False
         await reached(lambda: len(cluster.nodes[1].metadata) == 5)
-        assert len(cluster.nodes[1].heard) - heard <= 4  # in the same requests
+        # The missed topics arrive in shared requests.
+        assert len(cluster.nodes[1].heard) - heard <= 4
 
     run(story)
 

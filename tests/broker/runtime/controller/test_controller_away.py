@@ -1,5 +1,5 @@
-"""A controller whose store is away for a while: what was under way is finished when it is back. And
-one that is over: nothing is tried again.
+"""A controller that cannot reach the store for a while finishes its work when the store is back. A
+controller that has been replaced does not retry anything.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def test_one_that_is_over_does_not_look_again(caplog: pytest.LogCaptureFixture) 
         await cluster.settle()
         async with controller._one_at_a_time:
             controller.brokers_changed.set()
-            await turns(10)  # who follows the brokers now waits for the lock, if not before
+            await turns(10)  # by now, each follower of the brokers waits for the lock
             controller.deposed("another was elected")
-        await turns(10)  # its step is refused, and the waiting caller gets the error
+        await turns(10)  # the store refuses its step, and the waiting caller gets the error
 
     with caplog.at_level(logging.INFO):
         run(story)

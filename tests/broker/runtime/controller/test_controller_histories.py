@@ -1,6 +1,6 @@
-"""Controllers, one after another, through random histories: brokers come and go and propose ISRs,
-topics are made, grow, move and go, writes fail before and after they were done. In the end the
-store, the controller and all brokers say the same.
+"""Controllers, one after another, through random histories: brokers stop, start and propose ISRs,
+topics are created, grown, moved and deleted, and writes fail before or after they took effect. At
+the end the store, the controller and all brokers agree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NODES = 4
 
 
 class Flaky:
-    """A session that fails now and then, with a write done or not."""
+    """A session whose writes fail now and then, before or after they took effect."""
 
     def __init__(self, store: Store, history: History) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class Flaky:
 
 
 class History:
-    """One seed's history."""
+    """The history of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -80,7 +80,7 @@ class History:
     # ---- what happens ----
 
     async def elect(self) -> None:
-        """The controller is another one, because its process has ended or it was deposed."""
+        """Another controller starts, because its process has ended or it was deposed."""
         cluster = self.cluster
         self.breaks = False
         if hasattr(cluster, "controller"):
@@ -93,7 +93,8 @@ class History:
 
     def ask(self, work: Any) -> None:
         async def answered() -> None:
-            with suppress(TopicError, KafkaError, KeyError):  # KeyError: it leads it no more
+            # KeyError: it no longer leads the partition.
+            with suppress(TopicError, KafkaError, KeyError):
                 await work
 
         self.asked.append(asyncio.ensure_future(answered()))
@@ -159,7 +160,7 @@ class History:
     # ---- the end ----
 
     async def heal(self) -> None:
-        """No faults any more: everything that is under way ends."""
+        """No more faults: all operations in progress end."""
         self.breaks = False
         for node in self.cluster.nodes.values():
             node.mute = False
@@ -200,7 +201,7 @@ class History:
             for replica in partition.replicas:
                 hosted = self.cluster.nodes[replica].hosted[name, index]
                 assert (hosted.leader, hosted.leader_epoch) == partition[:2]
-            if partition.leader == -1:  # who could lead is about to stop
+            if partition.leader == -1:  # the broker that could lead is about to stop
                 assert set(partition.elr) <= state.leaving.keys()
                 continue
             assert partition.leader in partition.isr

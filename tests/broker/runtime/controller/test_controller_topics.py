@@ -1,5 +1,5 @@
-"""The controller and topics: created, grown and deleted while brokers come and go, and finished by
-the next controller.
+"""Topics are created, grown and deleted while brokers stop and start. The next controller finishes
+what one has begun.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_an_expansion_waits_for_the_leaders() -> None:
 
 @pytest.mark.parametrize("step", range(1, 6))
 def test_an_expansion_is_finished_by_the_next_controller_wherever_it_stopped(step: int) -> None:
-    """The old controller's store fails with its step-th write, as if its process had ended."""
+    """The step-th write of the old controller fails, as if its process had ended."""
 
     async def story(cluster: Cluster) -> None:
         controller = cluster.controller

@@ -1,4 +1,4 @@
-"""Eligible replicas by settings of which the controller has not heard yet."""
+"""Eligible replicas when the controller has not read the newest settings yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.reference.controller_host import Cluster, run
 def test_who_is_eligible_follows_from_the_settings_that_hold_when_a_leader_ends(
     how: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With min.insync.replicas=1 the leader alone has committed more than who left the ISR has."""
+    """With min.insync.replicas=1, the leader alone may have committed records that a replica
+    outside the ISR lacks.
+    """
 
     async def story(cluster: Cluster) -> None:
         controller = cluster.controller
@@ -32,7 +34,7 @@ def test_who_is_eligible_follows_from_the_settings_that_hold_when_a_leader_ends(
             return controller.state.topics["t"].partitions[0]
 
         [left] = partition().elr
-        # The controller has not heard of it yet.
+        # The controller has not read it yet.
         config = {"version": 1, "config": {"min.insync.replicas": str(least)}}
         cluster.store.set("/config/topics/t", json.dumps(config).encode())
         if how == "shuts down":
@@ -55,8 +57,8 @@ def test_a_setting_that_was_read_for_another_topic_ends_who_is_eligible(
     how: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """min.insync.replicas is lowered, and the controller reads it only because a replica of another
-    topic fails. The replica outside the ISR lacks what two have committed since, so it is not
-    eligible again when the setting is raised.
+    topic fails. The replica outside the ISR lacks what two replicas have committed since, so it
+    does not become eligible again when the setting is raised.
     """
 
     async def story(cluster: Cluster) -> None:

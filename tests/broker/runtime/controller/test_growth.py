@@ -1,4 +1,4 @@
-"""Expansions end in bounded time, whatever leaders do: committed, or rolled back."""
+"""Expansions end in bounded time, whatever leaders do: they are committed or rolled back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def refused(cluster: Cluster, new: NewPartitions) -> TopicError:
 
 
 async def silent_leader(cluster: Cluster, replicas: int = 1) -> Node:
-    """A topic of three partitions is there, and the leader of partition 1 answers nobody."""
+    """A topic of three partitions exists, and the leader of partition 1 does not answer."""
     await cluster.controller.create_topic(NewTopic("t", 3, replicas))
     await cluster.settle()
     silent = cluster.leader("t", 1)
@@ -44,7 +44,7 @@ def test_who_leads_and_does_not_answer_is_fenced_by_another_leader() -> None:
         assert len(topic.partitions) == 5
         assert cluster.leader("t", 1) is not silent
         assert silent.node_id not in topic.partitions[1].isr
-        # It began no epoch in which the old count counts: the new one is in the next.
+        # It began no epoch with the old count: the new count is valid from the next epoch.
         assert topic.partitions[1].leader_epoch == 2
         assert dict(topic.partitions[4].prior_leader_epochs) == {0: 0, 1: 0, 2: 0}
         assert cluster.leader("t", 1).counts["t"] == 5
@@ -84,7 +84,7 @@ def test_a_partition_that_nobody_else_can_lead_makes_the_topic_keep_what_it_has(
 
 
 def test_a_lease_that_ends_is_waited_for_no_longer() -> None:
-    """Its registration is over, and it knows so: it leads nothing any more."""
+    """Its registration has ended, and it knows that: it no longer leads anything."""
 
     async def story(cluster: Cluster) -> None:
         silent = await silent_leader(cluster)
@@ -161,7 +161,9 @@ def test_who_waits_hears_of_the_rollback_though_another_expansion_begins_at_once
 
 
 def test_what_is_decided_is_not_rolled_back() -> None:
-    """A controller ended after the first new partitions were made: the next one makes the rest."""
+    """The controller ended after the first new partitions were created: the next one creates the
+    rest.
+    """
 
     async def story(cluster: Cluster) -> None:
         await silent_leader(cluster)

@@ -1,4 +1,4 @@
-"""Brokers of a version that knows no contractions take no part while a topic shrinks, and the
+"""Brokers of a version without contractions get no partitions while a topic shrinks, and the
 coordination store keeps them from becoming the controller.
 """
 
@@ -47,7 +47,7 @@ def test_brokers_of_an_older_version_keep_topics_from_shrinking() -> None:
 
 
 def restarted(cluster: Cluster, node: int, *, lacks: str = "") -> Node:
-    """A broker comes back, as a version that lacks a feature."""
+    """A broker comes back with a version that lacks a feature."""
     found = cluster.nodes[node]
     found.stop()
     found.start(lacks=lacks)
@@ -56,7 +56,7 @@ def restarted(cluster: Cluster, node: int, *, lacks: str = "") -> Node:
 
 
 def takes_part(cluster: Cluster, node: int) -> bool:
-    """Whether the controller sends a broker anything, or has it in an ISR."""
+    """Whether the controller sends requests to a broker or has it in an ISR."""
     partitions = cluster.controller.state.topics["t"].partitions
     in_sync = any(node in each.isr for each in partitions)
     return in_sync or node in cluster.controller.state.brokers or bool(cluster.nodes[node].heard)
@@ -113,7 +113,7 @@ def test_a_broker_that_is_upgraded_takes_part_again() -> None:
 def test_what_an_older_version_reads_of_the_controller_is_no_number_while_a_topic_shrinks(
     ends: str,
 ) -> None:
-    """So it can't become the controller, and logs what it has read."""
+    """It cannot become the controller, and logs what it has read."""
 
     async def story(cluster: Cluster) -> None:
         await made(cluster)
@@ -138,13 +138,13 @@ def test_what_an_older_version_reads_of_the_controller_is_no_number_while_a_topi
 
 
 def test_a_broker_of_an_older_version_that_came_just_now_is_found() -> None:
-    """The controller does not know of it yet."""
+    """The controller does not know about it yet."""
 
     async def story(cluster: Cluster) -> None:
         await made(cluster)
         controller = cluster.controller
 
-        async def step() -> None:  # while it runs, the controller takes over no brokers
+        async def step() -> None:  # while it runs, the controller does not take over brokers
             restarted(cluster, 2, lacks=CONTRACTIONS_FEATURE)
             with pytest.raises(TopicError, match="upgrade broker 2") as caught:
                 await controller.shrinking._prepare(narrower(2), False)

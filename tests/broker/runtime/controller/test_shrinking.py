@@ -1,5 +1,5 @@
-"""Contractions: prepared, then decided or rolled back, and ended once the retired partitions are
-empty, whatever ends in between.
+"""Contractions are prepared, then committed or rolled back. They end when the retired partitions
+are empty, whichever process ends meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def narrower(count: int, **fields: Any) -> NewPartitions:
 
 
 async def made(cluster: Cluster, partitions: int = 5, replicas: int = 3) -> None:
-    """A topic whose partitions have records, and one for groups."""
+    """A topic with records in its partitions, and a topic for groups."""
     await cluster.controller.create_topic(NewTopic("t", partitions, replicas, configs=ORDERED))
     await cluster.controller.create_topic(NewTopic("__consumer_offsets", 4, 3))
     cluster.logs |= {("t", index): (0, 10) for index in range(partitions)}
@@ -42,7 +42,7 @@ async def made(cluster: Cluster, partitions: int = 5, replicas: int = 3) -> None
 
 
 def told(cluster: Cluster) -> set[tuple[int, int]]:
-    """What the brokers know of the count that counts, and of the first that retires."""
+    """The count in force and the first retired partition, as the brokers know them."""
     return {(node.counts["t"], node.retired["t"]) for node in cluster.nodes.values()}
 
 
@@ -58,7 +58,7 @@ def test_a_topic_shrinks_and_its_last_partitions_stay_until_they_are_empty() -> 
         assert {each.leader_epoch for each in topic.partitions} == {1}
         assert told(cluster) == {(2, 2)}
         cluster.logs |= {("t", index): (10, 10) for index in (2, 3)}
-        await controller.add_partitions(narrower(2))  # asked for again
+        await controller.add_partitions(narrower(2))  # the same contraction is requested again
         assert len(controller.state.topics["t"].partitions) == 5, "one has records"
         cluster.logs["t", 4] = (10, 10)
         await reached(lambda: len(controller.state.topics["t"].partitions) == 2)
@@ -304,7 +304,9 @@ def test_new_partitions_wait_for_the_logs_of_those_before_them() -> None:
 
 
 def test_partitions_with_records_before_them_do_not_retire() -> None:
-    """They are to be read after those that remain, which then were to be read after them."""
+    """They would have to be read after the remaining partitions, which in turn would have to be
+    read after them.
+    """
 
     async def story(cluster: Cluster) -> None:
         await made(cluster, partitions=2)

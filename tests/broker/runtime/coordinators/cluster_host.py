@@ -1,5 +1,5 @@
-"""A broker of a cluster as far as coordinators see it, on real logs: the test is the controller,
-its followers and the other broker.
+"""A broker of a cluster for tests of coordinators, on real logs. The test plays the controller, the
+followers and the other broker.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTINGS = BrokerConfig.load(overrides=SMALL_GROUPS | {"kstore.flush.policy": "i
 
 
 class Replicated:
-    """A partition led here, whose high watermark the test moves."""
+    """A partition led by this broker. The test moves its high watermark."""
 
     replication: bool | None = True
 
@@ -89,8 +89,8 @@ class Replicated:
 
 
 class Host:
-    """A broker of a cluster, as far as coordinators see it; the test is the controller, and the
-    other broker.
+    """A broker of a cluster for coordinators. The test plays the controller and the other
+    broker.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,14 +140,14 @@ class Host:
         return SimpleNamespace(partitions=found)
 
     def tell(self, place: TopicPartition, leader: int) -> None:
-        """What UpdateMetadata says."""
+        """Apply what UpdateMetadata says."""
         partition = PartitionImage(leader, 0, (HERE, THERE), (HERE, THERE))
         self.image = self.image.with_topics(
             Topic(place.topic, UUID(bytes=place.topic[:16].ljust(16).encode()), (partition,), {})
         )
 
     def lead(self, place: TopicPartition) -> None:
-        """What LeaderAndIsr does."""
+        """Apply what LeaderAndIsr does."""
         partition = self.places[place]
         partition.leader_epoch += 1
         partition.online = True
@@ -155,7 +155,7 @@ class Host:
         self._note(place, True, partition.leader_epoch)
 
     def follow(self, place: TopicPartition, keeps: int | None = None) -> None:
-        """Another leader, which has the records below ``keeps``."""
+        """Another broker leads; it has the records below ``keeps``."""
         partition = self.places[place]
         partition.stop()
         self.tell(place, THERE)
@@ -189,7 +189,7 @@ class Host:
 
 
 def run(path: Path, story: Callable[[Host], Awaitable[None]]) -> None:
-    """Tell a story to a broker whose logs are in ``path``."""
+    """Run a scenario on a broker whose logs are in ``path``."""
 
     async def told() -> None:
         host = Host(path)

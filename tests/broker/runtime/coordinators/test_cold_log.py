@@ -1,4 +1,4 @@
-"""A coordinator's log that is not in memory is read in by a thread before the loop reads it."""
+"""If a coordinator's log is not in memory, a thread reads it before the loop does."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ RECORDS = 64
 
 
 def read_cold(folder: Path, reading: Callable[[Log], Awaitable[Any]]) -> tuple[Any, Any, int]:
-    """What a loop that must not wait reads of a log that is not in memory, what is read of it
-    again, and the number of reads by threads; skips where a system drops nothing.
+    """The results of two reads of a log that is not in memory, by a loop that must not wait, and
+    the number of reads by threads. Skips where the system does not drop cached pages.
     """
     with open_log_dir(folder) as first:
         for number in range(50):

@@ -1,4 +1,4 @@
-"""Coordinators' partitions whose log cannot be read when they are loaded."""
+"""Partitions of coordinators whose log cannot be read when they are loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACE = TopicPartition("__transaction_state", 0)
 
 
 class Writer:
-    """All records are committed, and no log is here."""
+    """All records are committed, and the log is not on this broker."""
 
     async def committed(self, place: TopicPartition) -> None:
         assert place == PLACE
@@ -29,7 +29,7 @@ class Writer:
 
 
 class Failing(CoordinatorPartition):
-    """Its log fails with these errors, one at each load."""
+    """Its log fails with these errors, one for each load."""
 
     def __init__(self, problems: list[Exception], *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -41,7 +41,7 @@ class Failing(CoordinatorPartition):
 
 
 async def load(problems: list[Exception], loads: int) -> CoordinatorPartition:
-    """The served partition after so many loads."""
+    """The served partition after this number of loads."""
     topic = cast(Any, SimpleNamespace(name=PLACE.topic, led=lambda: [0], may_answer=lambda: True))
     writer = cast(Any, Writer())
     coordinator = Coordinator(topic, writer, lambda at: Failing(problems, topic, writer, at))

@@ -47,7 +47,7 @@ class Host:
         return self.writer.append(PLACE, build_batch([value], timestamp=1), self.told.append)
 
     async def run(self) -> None:
-        """Do one append, and let the loop hear of it."""
+        """Do one append, and let the loop see its result."""
         assert self.runs.pop(0)()
         await turns(3)
 

@@ -1,5 +1,5 @@
-"""Which partitions of its topic a coordinator manages: a single broker all, a broker of a cluster
-those that it leads.
+"""Which partitions of its topic a coordinator manages. A single broker manages all; a broker of a
+cluster manages those that it leads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COUNT, FACTOR = "offsets.topic.num.partitions", "offsets.topic.replication.facto
 
 
 class Place:
-    """What a topic needs of a broker: broker 1, beside which the image has broker 2."""
+    """What a topic needs from a broker: broker 1. The image also has broker 2."""
 
     def __init__(self, *leaders: int, online: tuple[int, ...] = (), **given: str) -> None:
         self.node_id = ME
@@ -90,7 +90,9 @@ def test_nobody_serves_a_partition_without_a_leader_that_lives(index: int) -> No
 
 
 def test_how_many_partitions_there_are() -> None:
-    """Alone as many as are served: a name keeps its partition until the next start."""
+    """A single broker manages the partitions that are served: a name keeps its partition until the
+    next start.
+    """
     place = Place(ME, ME, ME)
     assert (place.alone().count(2), place.in_cluster().count(2)) == (2, 3)
     assert (Place().alone().count(0), Place().in_cluster().count(0)) == (0, 0)

@@ -25,7 +25,7 @@ def commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitReq
 
 
 async def committed(coordinator: GroupCoordinator, topic: str = "t", index: int = 0) -> int | None:
-    """The offset that the group g has for a partition."""
+    """The offset that group g has for a partition."""
     (row,) = await coordinator.read(
         "g", lambda shard: each(lambda offsets: offsets.get("g", topic, index), [shard.offsets])
     )

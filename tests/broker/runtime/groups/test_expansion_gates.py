@@ -1,5 +1,5 @@
-"""How the coordinator finds out what must be read before a new partition: from the store, from its
-own logs, and from the leaders that it can reach.
+"""How the coordinator finds out what must be read before a new partition: from the store, its own
+logs, and the leaders that it can reach.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ON = {"kstore.ordered.expansion": "true"}
 
 
 class OwnPartition:
-    """A partition that this broker leads, whose epochs below its own ended at 7."""
+    """A partition that this broker leads. The epochs before its own ended at offset 7."""
 
     online = True
 
@@ -48,7 +48,7 @@ class OwnPartition:
 
 
 class Host:
-    """What the gates need: the node, the partitions led here and the other brokers."""
+    """What the gates need: the node, the partitions that it leads, and the other brokers."""
 
     def __init__(self) -> None:
         self.node_id = ME
@@ -105,7 +105,7 @@ class Host:
 
 
 def grown(host: Host, *partitions: PartitionImage, count: int = 1) -> None:
-    """A topic with these partitions, and some that were added."""
+    """A topic with these partitions, and some that were added later."""
     made = znodes.create_topic(host.store, TopicImage("t", uuid4(), partitions, ON))
     bumped = znodes.begin_expansion(host.store, made, [(ME,)] * count)
     topic = bumped._replace(partitions=bumped.partitions + (LED_HERE,) * count)
@@ -132,7 +132,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def known(host: Host, gates: ExpansionGates) -> None:
-    """Until nothing is unknown."""
+    """Wait until nothing is unknown."""
 
     def unknown() -> bool:
         return any(UNKNOWN in row.values() for row in host.thresholds().values())
@@ -144,7 +144,7 @@ async def known(host: Host, gates: ExpansionGates) -> None:
 
 @on_a_loop
 async def test_what_waits_for_the_disk_is_before_the_end(host: Host, gates: ExpansionGates) -> None:
-    """It was let in under the old count."""
+    """It was admitted under the old count."""
     grown(host, LED_HERE)
     host.own[0] = OwnPartition(1)
     host.own[0].appends_queued = 1
@@ -188,7 +188,7 @@ async def test_other_leaders_are_asked_until_they_answer(host: Host, gates: Expa
 async def test_a_leader_that_has_not_heard_yet_is_not_believed(
     host: Host, gates: ExpansionGates
 ) -> None:
-    """In its old epoch, what it has may still grow."""
+    """In its old epoch, its log may still grow."""
     host.own[0] = OwnPartition(0)
     grown(host, LED_HERE)
     await gates.refresh()
@@ -223,7 +223,7 @@ async def test_who_is_deleted_is_not_asked_for_any_more(host: Host, gates: Expan
         await asyncio.sleep(0)
     host.publish(host.image.without_topics("t"))
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*others)  # they end
+    await asyncio.gather(*others)  # the requests end
 
 
 @on_a_loop

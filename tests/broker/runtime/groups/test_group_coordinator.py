@@ -1,5 +1,5 @@
-"""The group coordinator on real logs, in a broker that has nothing else: loading, parking, timers,
-failures.
+"""The group coordinator on real logs, in a broker without other parts: loading, delayed answers,
+timers, failures.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Topic(NamedTuple):
 
 
 class Host:
-    """What the coordinator needs of a broker that is alone: settings, clock, image, topics and
+    """What the coordinator needs from a single broker: settings, clock, image, topics and
     partitions.
     """
 
@@ -86,7 +86,7 @@ class Host:
 
 
 class OwnPartition(Replicated):
-    """A partition without followers, whose log can't be written while the host has a failure."""
+    """A partition without followers. Its log cannot be written while the host has a failure."""
 
     replication = None
 
@@ -118,7 +118,7 @@ class _Topics(dict[str, Topic]):
 
 
 def run(path: Path, story: Callable[[Host, GroupCoordinator], Awaitable[None]]) -> None:
-    """Tell a story to a coordinator on the logs in ``path``."""
+    """Run a scenario with a coordinator on the logs in ``path``."""
 
     async def told() -> None:
         host = Host(path)
@@ -182,7 +182,7 @@ def test_a_join_waits_and_a_session_that_ends_lets_it_go_on(tmp_path: Path) -> N
         await coordinator.partition("g")
         await stable_member(coordinator, session_ms=50)
         second: Any = await coordinator.handle("g", join(), ASKED)
-        assert second.generation_id in (2, 3)  # with the group emptied in between, or not
+        assert second.generation_id in (2, 3)  # with or without emptying the group in between
         assert [member.member_id for member in second.members] == [second.member_id]
 
     run(tmp_path, story)
@@ -232,7 +232,7 @@ def test_what_can_not_be_appended_did_not_happen(
 
 
 class SlowGates:
-    """What tells which partitions groups may see, after eight turns of the loop; then at once."""
+    """Gates whose first refresh takes eight turns of the loop, and later ones none."""
 
     def __init__(self, host: Host, *, topic_stays: bool) -> None:
         self.host = host
@@ -249,8 +249,8 @@ class SlowGates:
 
 
 async def commit_in_a_row(coordinator: GroupCoordinator, turns: int) -> None:
-    """Commit 5, then 9, then ask, as requests that one connection sends without waiting for the
-    answers, so many turns of the loop apart: the group has 9.
+    """Send a commit of 5, a commit of 9 and a fetch, as one connection does that does not wait for
+    answers, with this number of turns of the loop between them: the group has 9.
     """
     answers: list[asyncio.Future[Any]] = []
     for offset in (5, 9):
@@ -274,7 +274,7 @@ def test_a_commit_is_not_overtaken_while_the_topic_is_made(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_commit_is_not_overtaken_while_gates_are_read(tmp_path: Path, stays: bool) -> None:
-    """Nor where the topic that has gates is deleted meanwhile."""
+    """Also if the topic that has gates is deleted meanwhile."""
 
     async def story(host: Host, coordinator: GroupCoordinator) -> None:
         await coordinator.partition("g")

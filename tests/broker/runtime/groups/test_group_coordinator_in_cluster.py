@@ -1,4 +1,4 @@
-"""The group coordinator in a cluster: what was answered is not lost by any change of leaders."""
+"""The group coordinator in a cluster: no change of leaders loses what was answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.broker.runtime.groups.group_requests import commit, committed, join
 
 
 async def served(host: Host) -> GroupCoordinator:
-    """The group coordinator, once it serves."""
+    """The group coordinator, when it is ready."""
     host.lead(GROUPS)
     host.places[GROUPS].advance()
     coordinator = host.groups()
@@ -36,7 +36,7 @@ async def served(host: Host) -> GroupCoordinator:
 
 
 async def code_of(answer: Awaitable[Any]) -> int:
-    """The error that an answer is, or has."""
+    """The error code of an answer, or of its first row."""
     try:
         found = await answer
     except KafkaError as error:
@@ -156,8 +156,8 @@ STEPS = st.lists(
 @settings(max_examples=25, deadline=None)
 @given(STEPS)
 def test_what_was_answered_is_never_lost(steps: list[Step]) -> None:
-    """Commits, followers that come after, and leaders that have any part of what is not committed
-    yet.
+    """Commits, then followers that catch up, and leaders that have any part of the uncommitted
+    records.
     """
 
     async def story(host: Host) -> None:

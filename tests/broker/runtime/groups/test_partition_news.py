@@ -1,5 +1,5 @@
-"""Commits in partitions that their owner has heard of earlier than the broker that it asks: they
-are not refused, and those in partitions that do not exist still are.
+"""Commits for partitions that a group member learned about earlier than the coordinator: they are
+accepted. Commits for partitions that do not exist are still refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """The store of a cluster, and a broker that has heard nothing from the controller yet."""
+    """The store of a cluster, and a broker that has no metadata from the controller yet."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -68,12 +68,12 @@ class Cluster:
         return self.host.image
 
     def make(self, name: str, count: int) -> TopicImage:
-        """A topic that only the store has, so far."""
+        """Create a topic in the store only."""
         topic = TopicImage(name, uuid4(), (OLD,) * count, {})
         return znodes.create_topic(self.store, topic)
 
     def tell(self, *topics: TopicImage) -> None:
-        """UpdateMetadata comes."""
+        """Deliver UpdateMetadata."""
         epoch = max(row.partition_epoch for topic in topics for row in topic.partitions)
         self.host.image = self.host.image.with_topics(*topics).with_partition_epoch(epoch)
 
@@ -95,7 +95,7 @@ class Cluster:
         return True
 
     async def serve(self) -> None:
-        """Serve the groups."""
+        """Become the coordinator of the groups."""
         self.host.lead(GROUPS)
         self.host.places[GROUPS].advance()
         await self.groups().wait_loaded()
@@ -105,13 +105,13 @@ class Cluster:
     def begin(
         self, version: int, *rows: Row, offset: int = 5, member_id: str = ""
     ) -> asyncio.Task[list[int]]:
-        """Commit; the error codes. A member does so in generation 1."""
+        """Commit and return the error codes. A member commits in generation 1."""
         return asyncio.get_running_loop().create_task(
             self._commit(version, rows, offset, member_id)
         )
 
     async def ends(self, asking: Awaitable[T]) -> T:
-        """What is awaited, while followers copy what is written."""
+        """Await something while followers copy what is written."""
         waiting = asyncio.ensure_future(asking)
         while not waiting.done():
             self.host.places[GROUPS].advance()
@@ -168,7 +168,7 @@ def test_a_commit_waits_until_the_coordinator_has_heard_of_its_partition(
         assert not commit.done()
         cluster.tell(topic)
         assert await commit == [ErrorCode.NONE]
-        if version != TRANSACTIONAL:  # whose offset is pending
+        if version != TRANSACTIONAL:  # a transactional offset is still pending
             assert await cluster.committed("new", 2) == 5
 
     in_cluster(tmp_path, story)
@@ -239,7 +239,7 @@ def test_a_commit_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
 
 
 def test_commits_that_come_together_keep_their_order(tmp_path: Path) -> None:
-    """Also if the first has not begun to wait when the second comes."""
+    """Also if the first request has not begun to wait when the second one arrives."""
 
     async def story(cluster: Cluster) -> None:
         await cluster.serve()
@@ -354,7 +354,7 @@ def test_a_member_that_leaves_does_not_overtake_its_commit(
         broker: Any = cluster
         ctx: Any = SimpleNamespace(api_version=4, client_id="c", client_host="h", extended=False)
         leave = Ask.LeaveGroup(group_id="g", members=[{"member_id": member}])
-        await asyncio.sleep(0)  # the commit has its place
+        await asyncio.sleep(0)  # the commit has its place in the order
         left = asyncio.ensure_future(handle_leave_group(broker, leave, ctx))
         await turns()
         if not known_before:
@@ -396,7 +396,7 @@ def asked(version: int) -> Any:
 
 
 async def waits_behind(cluster: Cluster, first: asyncio.Task[list[int]], rest: Any) -> Any:
-    """The answer to a request, which waits until the commit before it is decided."""
+    """The answer to a request that waits until the earlier commit is decided."""
     later = asyncio.ensure_future(cluster.ends(rest))
     await turns()
     overtook = later.done()

@@ -1,4 +1,4 @@
-"""Steps on a shard of groups: short ones at once, long ones in slices, and one at a time."""
+"""Steps on a shard of groups: short steps run at once, long ones in slices, and one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_SLICE = 10
 
 
 class Line(StepLine):
-    """A line whose clock moves with every look, and what its steps have done."""
+    """A line whose clock advances each time it is read, and the results of its steps."""
 
     def __init__(self) -> None:
         self.manual = ManualLoop()

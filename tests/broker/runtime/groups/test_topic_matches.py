@@ -15,7 +15,7 @@ from kstore.broker.state.linear_regex import LinearRegex
 
 
 class Image:
-    """Topics and a version; what else an image has is not looked at."""
+    """Topics and a version. Nothing else of the image is used."""
 
     def __init__(self, *names: str) -> None:
         self.topics: dict[str, Any] = dict.fromkeys(names)
@@ -41,7 +41,7 @@ def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def prepare(found: TopicMatches, image: Any, *regexes: str) -> int:
-    """Match, and count the turns that others had."""
+    """Match, and count the turns of other tasks."""
 
     async def run() -> int:
         turns = 0
@@ -58,7 +58,7 @@ def test_an_expression_is_matched_once_for_the_same_topics(met: list[str]) -> No
     found, image = TopicMatches(), Image("a1", "a2", "b")
     assert prepare(found, image, "a.*") > 0
     assert sorted(met) == ["a1", "a2", "b"]
-    image.version += 1  # some leader has changed
+    image.version += 1  # the leader of some partition has changed
     assert found.matched("a.*", image) == {"a1", "a2"}  # type: ignore[arg-type]
     assert len(met) == 3
 

@@ -1,5 +1,5 @@
-"""Offsets that are committed in a transaction while its marker comes: they wait behind other steps
-of their group's partition, and must not follow the marker in the log.
+"""Offsets that are committed in a transaction while its marker arrives. They wait behind other
+steps of their group's partition, and must not follow the marker in the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.beside.waiting import turns
 from tests.broker.runtime.coordinators.cluster_host import GROUPS
 from tests.broker.runtime.groups.test_partition_news import TRANSACTIONAL, Cluster, in_cluster
 
-MINE, ANOTHER = 7, 8  # producers; the first one commits
+MINE, ANOTHER = 7, 8  # two producers; the first one commits
 LATER = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -43,7 +43,7 @@ def test_offsets_do_not_follow_the_marker_of_their_transaction(
         assert await cluster.ends(committing) == [code]
         partition = cluster.host.places[GROUPS]
         assert has_transaction(partition, Claim(MINE, 0)) == (code == ErrorCode.NONE)
-        # A later one is another transaction's.
+        # A later marker belongs to another transaction.
         assert await cluster.ends(cluster.begin(TRANSACTIONAL, row)) == [ErrorCode.NONE]
         assert has_transaction(partition, Claim(MINE, 0))
 

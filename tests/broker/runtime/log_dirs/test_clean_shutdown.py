@@ -1,4 +1,4 @@
-"""broker/runtime/log_dirs/clean_shutdown.py: which life ended with everything on the disk."""
+"""broker/runtime/log_dirs/clean_shutdown.py: whether the last run ended with everything on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_all_log_dirs_name_the_life_that_ended_cleanly(tmp_path: Path) -> None:
     mark_clean(paths, 17)
     assert read_ended_epoch(paths) == 17
     written = (tmp_path / "one" / ".kafka_cleanshutdown").read_text()
-    assert written == '{"version":0,"brokerEpoch":17}'  # as a Kafka 4.3.1 writes it
+    assert written == '{"version":0,"brokerEpoch":17}'  # as Kafka 4.3.1 writes it
 
 
 def test_a_log_dir_that_was_not_closed_counts(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_broker_believes_the_mark_of_its_last_life_unless_there_was_anot
 ) -> None:
     async with opened(folder) as broker:
         broker.membership.ended_epoch = 17
-    for _ in range(2):  # the first of them does not come to register
+    for _ in range(2):  # the first of them ends before it registers
         async with opened(folder) as broker:
             assert broker.membership.ended_epoch == 17
     with open_log_dir(folder / "data"):

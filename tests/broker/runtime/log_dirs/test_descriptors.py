@@ -1,5 +1,5 @@
-"""A broker that may open only few files: it reports that, refuses what it can't do,
-and continues.
+"""A broker that may open only few files reports the limit, refuses what it cannot do, and
+continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT = 100
 
 @pytest.fixture
 def limited(tmp_path: Path):
-    """The port and the process of a broker that may open LIMIT files."""
+    """The port and process of a broker that may open LIMIT files."""
     port = free_port()
     limit = f'ulimit -n {LIMIT}; exec "$0" "$@"'
     serve = [sys.executable, "-m", "kstore", "serve", f"--override=log.dirs={tmp_path}/data"]
@@ -55,7 +55,7 @@ def create(sock: socket.socket, count: int) -> list[int]:
 
 
 def answered(port: int) -> socket.socket | None:
-    """A connection that is served, or None."""
+    """A connection that the broker serves, or None."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=20)
     try:
         wire.exchange(sock, wire.API_VERSIONS_FRAME)
@@ -74,7 +74,7 @@ def test_without_descriptors_topics_and_connections_are_refused_and_the_broker_l
         assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
         made = codes.count(ErrorCode.NONE)
         folders = [name for name in os.listdir(tmp_path / "data") if name.startswith("t")]
-        assert len(folders) == made  # nothing half made
+        assert len(folders) == made  # nothing is left half created
         sockets = [answered(port) for _ in range(LIMIT)]
         assert None in sockets
         assert any(sockets)
@@ -113,7 +113,8 @@ def test_the_limit_is_raised_as_far_as_allowed():
 def test_a_second_close_leaves_what_others_have_opened() -> None:
     descriptors = Descriptors()
     descriptors.close()
-    mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]  # they get the same numbers
+    # They get the same descriptor numbers.
+    mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]
     descriptors.close()
     for fd in mine:
         os.close(fd)

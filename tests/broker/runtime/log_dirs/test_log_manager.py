@@ -26,7 +26,7 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
     try:
         _open(log_manager, "t", 6)
         assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}
-        for index in (0, 3):  # both in the first
+        for index in (0, 3):  # both partitions in the first log dir
             log_manager.delete_now(TopicPartition("t", index))
         _open(log_manager, "u", 2)
         assert _counts(log_manager) == {"a": 2, "b": 2, "c": 2}

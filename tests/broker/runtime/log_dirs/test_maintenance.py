@@ -1,4 +1,6 @@
-"""When logs are kept in order: the intervals and the rate that are set, also while it runs."""
+"""When logs are cleaned and deleted: the configured intervals and rate, and changes of them at run
+time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from kstore.log import Log
 
 @pytest.fixture
 def dirty_log(tmp_path: Path) -> Iterator[Log]:
-    """A compacted log whose older segments hold the same key again and again."""
+    """A compacted log whose older segments repeat the same key."""
     with kstore.open_log(tmp_path, cleanup_policy="compact", segment_bytes=1000) as log:
         for number in range(100):
             log.append(b"value %d" % number, b"key", timestamp=1)
@@ -29,7 +31,7 @@ def dirty_log(tmp_path: Path) -> Iterator[Log]:
 def slept(
     log: Log, config: BrokerConfig, count: int, monkeypatch: pytest.MonkeyPatch, then: Any = None
 ) -> list[float]:
-    """How long the cleaner rests, the first times."""
+    """The first pauses of the cleaner."""
     rests: list[float] = []
 
     async def sleep(seconds: float) -> None:

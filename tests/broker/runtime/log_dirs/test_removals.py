@@ -1,4 +1,4 @@
-"""What else a log dir's thread does while it removes the files of deleted logs."""
+"""What the thread of a log dir does while it removes the files of deleted logs."""
 
 from __future__ import annotations
 

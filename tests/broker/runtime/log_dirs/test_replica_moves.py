@@ -1,5 +1,5 @@
-"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves, and that a move is
-completed once its copy serves the partition.
+"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves. A move is complete
+when its copy serves the partition.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Moving:
         self.dirs = list(self.log_manager.dirs)
 
     def begin(self, place: int) -> None:
-        """Begin a move to a log dir."""
+        """Begin the move to a log dir."""
         assert self.moves.begin(KEY, self.dirs[place]) == 0
 
     async def serves_from(self, place: int) -> None:
@@ -74,27 +74,27 @@ class Moving:
         await reached(lambda: self.partition.log.log_dir is log_dir, "the logs are swapped")
 
     async def calls_run(self, *places: int) -> None:
-        """Let everything happen that does not need the other log dirs."""
+        """Run everything that does not need the other log dirs."""
         for _ in range(10):
             for place in places:
                 await self.threads.run(self.dirs[place].path, "a call", int)
 
     def is_in(self, place: int) -> bool:
-        """Whether a folder of a log dir has the partition's name."""
+        """Whether a folder of a log dir has the name of the partition."""
         return (self.folders[place] / "t-0").exists()
 
     def has_mark(self, place: int) -> bool:
-        """Whether the next start takes it for an unfinished copy."""
+        """Whether the next start takes the folder for an unfinished copy."""
         return (self.folders[place] / "t-0" / FUTURE_MARK).exists()
 
     def names(self) -> list[str]:
-        """The folders of the partition, with those that are being removed."""
+        """The folders of the partition, and those that are being removed."""
         return [str(path.relative_to(path.parents[1])) for each in self.folders
                 for path in each.glob("t-0*")]  # fmt: skip
 
     @contextmanager
     def started(self) -> Iterator[LogManager]:
-        """The log dirs after the end of the broker and another start."""
+        """The log dirs after the broker ended and started again."""
         self.log_manager.close()
         again = LogManager(self.node, PartitionTable(1, lambda call: call()), replicated=False)
         try:
@@ -104,7 +104,7 @@ class Moving:
             again.close()
 
     def close(self) -> None:
-        """End it all."""
+        """Stop everything."""
         self.loop.run_until_complete(self.moves.close(60))
         self.log_manager.close()
         self.loop.run_until_complete(asyncio.sleep(0))  # ends the removals
@@ -121,7 +121,7 @@ def moving(tmp_path: Path) -> Iterator[Moving]:
 
 @pytest.fixture
 def renaming(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The first log dir does not rename its log until this is set."""
+    """The first log dir waits for this event before it renames its log."""
     may = threading.Event()
     real = LogDir.take_away
 
@@ -135,8 +135,8 @@ def renaming(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
 
 
 def test_a_partition_is_in_its_old_log_dir_until_the_move_is_finished() -> None:
-    """Its log is swapped before the folders are: it would be in the new log dir twice, and clients
-    that keep one row would take it for a copy that is not finished.
+    """Its log is swapped before the folders are. Otherwise it would be in the new log dir twice,
+    and clients that keep one row would take it for an unfinished copy.
     """
     unused: Any = None
     old: Any = SimpleNamespace(log_dir=SimpleNamespace(name="old"))
@@ -157,8 +157,8 @@ def test_a_partition_is_in_its_old_log_dir_until_the_move_is_finished() -> None:
 def test_the_next_move_waits_until_the_copy_is_the_partition(
     moving: Moving, renaming: threading.Event
 ) -> None:
-    """After a crash meanwhile the old log, without the newest records, or a part of the next copy
-    would be the partition.
+    """After a crash in between, the partition would be the old log without the newest records, or a
+    part of the next copy.
     """
 
     async def story() -> None:
@@ -189,7 +189,7 @@ def test_a_move_back_waits_too_and_can_be_cancelled(
         await moving.serves_from(1)
         moving.begin(0)
         await moving.calls_run(1)
-        moving.begin(1)  # where it is: this only cancels
+        moving.begin(1)  # its current log dir: this only cancels the move
         moving.begin(2)
         await moving.calls_run(1, 2)
         assert not moving.is_in(2)
@@ -205,7 +205,7 @@ def test_a_move_back_waits_too_and_can_be_cancelled(
 def test_a_move_that_is_cancelled_at_once_can_begin_again(moving: Moving) -> None:
     async def story() -> None:
         moving.begin(1)
-        moving.begin(0)  # where it is: this only cancels
+        moving.begin(0)  # its current log dir: this only cancels the move
         assert moving.moves.under_way() == []
         moving.begin(1)
         await moving.serves_from(1)
@@ -255,7 +255,7 @@ def refuse(*_: object, problem: BaseException | None = None) -> Any:
 def test_what_is_appended_after_the_swap_survives_if_the_old_log_stays(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the mark of a copy, the next start would delete the log that was served."""
+    """With the mark of a copy, the next start would delete the log that is served."""
 
     async def story() -> None:
         with monkeypatch.context() as patch:
@@ -281,7 +281,7 @@ def test_what_is_appended_after_the_swap_survives_if_the_old_log_stays(
 def test_a_copy_with_a_mark_is_not_moved_on(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a second one, the next start would not know which copy is complete."""
+    """With a second copy, the next start would not know which one is complete."""
 
     async def story() -> None:
         with monkeypatch.context() as patch:
@@ -319,7 +319,7 @@ def test_a_partition_that_is_stopped_meanwhile_is_not_moved_on(
 def test_no_other_log_in_the_target_is_deleted(
     moving: Moving, renaming: threading.Event, deleted: bool
 ) -> None:
-    """The one of a new topic of that name, for example."""
+    """For example, the partition of a new topic with that name."""
     other = moving.dirs[2].log(*KEY, create=True)
     other.append(b"other")
 
@@ -340,7 +340,7 @@ def test_no_other_log_in_the_target_is_deleted(
 
 
 def test_a_copy_that_an_earlier_start_left_stays(moving: Moving) -> None:
-    """It may be the only complete one, if the old log was in a log dir that has failed."""
+    """It may be the only complete one if the old log was in a log dir that has failed."""
     mark_future(moving.dirs[1], KEY)
 
     async def story() -> None:
@@ -424,7 +424,7 @@ def test_the_end_of_the_broker_does_not_wait_for_a_log_dir_that_hangs(
 def test_no_copy_is_the_partition_while_its_log_may_be_in_a_failed_log_dir(
     moving: Moving, monkeypatch: pytest.MonkeyPatch, failed: int
 ) -> None:
-    """Only a part may have been copied. It stays as it is until all log dirs can be opened."""
+    """It may be only a partial copy. It stays as it is until all log dirs can be opened."""
     real = LogManager._open_dir
 
     def open_dir(manager: LogManager, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Connections take turns at the thread that looks into compressed batches."""
+"""Connections take turns using the thread that reads compressed batches."""
 
 from __future__ import annotations
 

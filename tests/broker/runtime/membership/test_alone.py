@@ -1,4 +1,4 @@
-"""A single broker, and one of a cluster: the two forms of one root."""
+"""A single broker and a broker of a cluster: the two forms of one process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_is_alone_answers_at_once_and_is_its_own_controller() -> None:
         assert (place.is_controller, place.joined, place.may_answer_alone()) == (True, True, True)
         assert place.reachable("PLAINTEXT") is None
         assert whole(place.gauges()) == {}
-        assert not place.sees_the_store()  # there is nobody who shares it
+        assert not place.sees_the_store()  # no other broker shares it
         with pytest.raises(KafkaError) as refused:
             await place.ask_controller(BrokerHeartbeatRequest(), 1.0)
         assert refused.value.code == ErrorCode.NOT_CONTROLLER

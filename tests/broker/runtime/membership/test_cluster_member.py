@@ -1,5 +1,5 @@
-"""A broker's place in its cluster: registration, the controller's election, the end of a session.
-Members share a store in memory; the controller and what a broker does for it are stood in for.
+"""A broker as a member of its cluster: registration, election of the controller, end of a session.
+Members share a store in memory. Doubles stand in for the controller and for the rest of the broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.beside.waiting import reached
 
 
 class Settings(dict[str, Any]):
-    """Those of a broker without listeners of other protocols."""
+    """The endpoints of a broker without listeners for other protocols."""
 
     listener_protocols: ClassVar[dict[str, str]] = {}
 
@@ -50,7 +50,7 @@ SETTINGS = Settings(
 
 
 class FakeController:
-    """Remembers what is done with it."""
+    """Records the calls."""
 
     made: ClassVar[list[FakeController]] = []
     fails: ClassVar[int] = 0
@@ -80,7 +80,7 @@ class FakeController:
 
 
 class Machine:
-    """Members on one store, each with sessions of its own."""
+    """Members on one store, each with its own sessions."""
 
     def __init__(self) -> None:
         self.root = MemoryStore()
@@ -89,7 +89,7 @@ class Machine:
         self.fenced: list[int] = []
 
     def member(self, node_id: int) -> ClusterMember:
-        """A member that is not started. It always knows enough to be ready."""
+        """A member that is not started. It always has enough metadata to be ready."""
         given = self.sessions.setdefault(node_id, [])
 
         def session() -> Store:
@@ -117,7 +117,7 @@ class Machine:
             node, myself, RenewableStore(session), metadata, Lazy(lambda: peers), lambda: replicas
         )
         member.on_session_lost.append(lambda: self.fenced.append(node_id))
-        member._session_s = 600.0  # a busy machine is no reason
+        member._session_s = 600.0  # a busy machine does not end the session
         return member
 
     async def _ask(self, node_id: int, request: ControlledShutdownRequest) -> Any:
@@ -126,7 +126,7 @@ class Machine:
         return ControlledShutdownResponse()
 
     def expire(self, node_id: int) -> None:
-        """End a member's session as the store would: its watches notice."""
+        """End a member's session as the store would: its watches fire."""
         session: Any = self.sessions[node_id][-1]
         session._tree.expire(session.session_id)
         session._tree.note_lost({session.session_id})
@@ -179,13 +179,14 @@ def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
             await reached(partial(knows, member, known))
             await member.close()
             known.discard(member.node_id)
-        assert FakeController.made[0].left == [3, 2]  # the last has nobody to hand over to
+        # The last broker has no other broker to hand over to.
+        assert FakeController.made[0].left == [3, 2]
 
     run(story())
 
 
 def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine) -> None:
-    """It may hang for as long as its connections stay open, as one does that was stopped."""
+    """The request may hang as long as its connections stay open, as with a stopped process."""
 
     async def story() -> None:
         first, second, third = await started(machine, 1, 2, 3)
@@ -215,7 +216,9 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
 def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_registered_again(
     machine: Machine,
 ) -> None:
-    """Others may lead by then what it led; that its session is over it would hear too late."""
+    """Other brokers may already lead its partitions by then, and it would learn too late that its
+    session has ended.
+    """
 
     async def story() -> None:
         first, second = await started(machine, 1, 2)
@@ -331,7 +334,7 @@ def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -
         machine.sessions[3][0].close()
         await reached(lambda: 3 not in metadata.image.brokers)
         first.suspect(2)
-        assert 2 in metadata.image.brokers  # it may only have closed a connection
+        assert 2 in metadata.image.brokers  # the process may only have closed a connection
         first._store.owner_has_ended = lambda path: path == "/brokers/ids/2"  # type: ignore[method-assign]
         first.suspect(2)
         assert 2 not in metadata.image.brokers
@@ -394,7 +397,7 @@ def test_two_claims_have_two_epochs(machine: Machine) -> None:
 
 
 def test_an_epoch_that_is_just_being_made_counts_as_none() -> None:
-    """A rival has made the node, and has not written its first epoch yet."""
+    """A rival has created the node and has not written its first epoch yet."""
     store = MemoryStore()
     znodes.prepare(store)
     store.ensure(registration.CONTROLLER_EPOCH)

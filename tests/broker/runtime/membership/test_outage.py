@@ -1,4 +1,4 @@
-"""What a broker does while it can't reach the store: which brokers it asks, what it concludes, and
+"""What a broker does while it cannot reach the store: which brokers it asks, what it concludes, and
 what it promises to others. The test controls the time.
 """
 
@@ -23,7 +23,7 @@ PROMISES = BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class Clock:
-    """A loop's time that goes by when the test says so."""
+    """The time of a loop, which advances when the test says so."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,12 +33,14 @@ class Clock:
         return self.now
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """On the loop that runs."""
+        """Schedule on the running loop."""
         return asyncio.get_running_loop().create_task(work)
 
 
 class Place:
-    """Broker 1 of three, whose store is away or in doubt. The others answer as the test says."""
+    """Broker 1 of three. It cannot reach the store, or is in doubt. The others answer as the test
+    says.
+    """
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -61,7 +63,7 @@ class Place:
         self.store.over = True
 
     async def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
-        """What the other one says."""
+        """What the other broker answers."""
         self.asked.append(node_id)
         answer = self.answers[node_id]
         if isinstance(answer, Exception):
@@ -69,7 +71,7 @@ class Place:
         return answer
 
     async def rounds(self, count: int, each_s: float = ROUND_S) -> None:
-        """Let the others be asked so many times."""
+        """Wait until the others were asked this number of times."""
         for _ in range(count):
             asked = len(self.asked)
             while len(self.asked) < asked + 2 and not self.store.over:
@@ -118,7 +120,7 @@ def test_it_gives_up_when_its_session_is_in_doubt_and_another_sees_the_store(
     async def story(place: Place) -> None:
         place.answers[3] = SEES
         await place.rounds(3)
-        assert place.outage.sure  # the session surely lives
+        assert place.outage.sure  # the session is certainly alive
         assert not place.given_up
         place.store.in_doubt = True
         place.outage.note()
@@ -130,7 +132,7 @@ def test_it_gives_up_when_its_session_is_in_doubt_and_another_sees_the_store(
 def test_a_promise_holds_after_the_store_is_back_for_others(
     monkeypatch: Patch,
 ) -> None:
-    """This broker's connection is back a moment later than theirs: it need not start over."""
+    """This broker reconnects a moment later than the others: it need not start over."""
 
     async def story(place: Place) -> None:
         place.store.in_doubt = True
@@ -162,7 +164,8 @@ def test_one_that_is_silent_may_have_been_elected_and_one_that_does_not_run_may_
         place.answers[3] = NetworkError("lost")
         await place.rounds(10)
         assert not place.outage.sure
-        assert not place.given_up  # it leads on, as in Kafka, and answers nothing by itself
+        # It continues to lead, as in Kafka, and answers nothing by itself.
+        assert not place.given_up
 
     run(story, monkeypatch)
 

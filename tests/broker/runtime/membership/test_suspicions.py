@@ -1,5 +1,5 @@
-"""A broker whose connection has ended: whether it has ended, too, and what is done about it where
-the store would keep its session for long.
+"""The connection of a broker has ended. How the others find out whether the broker has ended too,
+and what they do if the store would keep its session for long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ME, OTHER = 1, 2
 
 
 class World:
-    """This broker, and another one in a store that sees no processes, as ZooKeeper."""
+    """This broker and another one, in a store that does not see processes, such as ZooKeeper."""
 
     def __init__(self, port: int) -> None:
         self.mine: Store = MemoryStore()
@@ -113,7 +113,7 @@ def test_a_broker_that_still_listens_is_left_alone() -> None:
 
         async def story(world: World) -> None:
             world.parts.suspect(OTHER)
-            world.parts.suspect(OTHER)  # under way
+            world.parts.suspect(OTHER)  # the check is in progress
             await world.settle()
             assert world.told == ["suspect 2", "clear 2"]
             assert world.registered
@@ -123,7 +123,7 @@ def test_a_broker_that_still_listens_is_left_alone() -> None:
 
 def test_another_life_of_the_broker_is_not_unregistered() -> None:
     async def story(world: World) -> None:
-        world.know(world.epoch - 1)  # this broker has not heard of the new one
+        world.know(world.epoch - 1)  # this broker does not know about the new one yet
         world.parts.suspect(OTHER)
         await world.settle()
         assert world.registered
@@ -149,7 +149,7 @@ def test_a_store_that_sees_the_process_is_believed() -> None:
         world.parts.suspect(OTHER)
         await world.settle()
         assert world.told == ["suspect 2", "ended 2"]
-        assert world.registered  # the store removes it
+        assert world.registered  # the store removes the session
 
     run(story, free_port())
 
@@ -163,7 +163,7 @@ def test_a_store_that_is_away_leaves_the_broker_registered() -> None:
         world.parts.suspect(OTHER)
         await world.settle()
         world.mine.stat = stat  # type: ignore[method-assign]
-        assert world.told[-1] == "ended 2"  # nobody is sent to it
+        assert world.told[-1] == "ended 2"  # no client is sent to the broker
         assert world.registered
 
     run(story, free_port())

@@ -1,4 +1,4 @@
-"""Finalized feature levels as the store has them, and as they are while it can't be reached."""
+"""Finalized feature levels in the store, and while the store cannot be reached."""
 
 from __future__ import annotations
 

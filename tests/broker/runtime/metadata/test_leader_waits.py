@@ -1,5 +1,5 @@
 """Requests for a partition whose leader was just lost: which are held, until when, how many, and in
-which order they and those behind them are answered.
+which order they and later requests are answered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ANSWER = b"kept"
 
 
 class Story:
-    """A data plane whose topic `there` is led by broker 6, and `t` by this one."""
+    """A data plane. Broker 6 leads its topic `there`, and this broker leads `t`."""
 
     def __init__(self, folder: Path) -> None:
         self.plane = Plane(folder)
@@ -76,18 +76,18 @@ class Story:
         self.waits.image_changed()
 
     def lose(self, node_id: int = LEADER) -> None:
-        """A broker dies, and this one hears of it."""
+        """A broker ends, and this one learns of it."""
         self.metadata.publish(self.metadata.image.without_broker(node_id))
         self.plane.loop.turn()
 
     def elect(self, leader: int = OTHER) -> None:
-        """The controller has elected another leader of `there`, or found none (-1)."""
+        """The controller has elected another leader of `there`, or none (-1)."""
         self.partition.leader_id = leader
         self.metadata.publish(self.metadata.image.with_topics(self.topic(THERE, leader)))
         self.plane.loop.turn()
 
     def answered(self, client: Client) -> int:
-        """How many answers have come since the last look."""
+        """The number of answers since the last call."""
         return len(client.raw_answers())
 
 
@@ -214,7 +214,7 @@ def test_answers_that_were_kept_are_forgotten_when_a_leader_is_lost(story: Story
     assert story.forgotten == 1
     client.send(METADATA, 12, metadata_of(THERE))
     assert story.answered(client) == 0
-    story.waits.found(LEADER)  # it only closed a connection
+    story.waits.found(LEADER)  # the broker only closed a connection
     story.plane.loop.turn()
     assert story.answered(client) == 1
 
@@ -258,7 +258,7 @@ def test_a_produce_for_the_lost_leader_is_held_and_then_says_who_leads(story: St
     row = answer.responses[0].partition_responses[0]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert story.plane.produce.requests == 1
-    client.call(PRODUCE, 9, produce_to(HERE))  # what is led here is not held
+    client.call(PRODUCE, 9, produce_to(HERE))  # partitions that this broker leads are not held
 
 
 def test_a_fetch_for_the_lost_leader_is_held_and_a_followers_is_not(story: Story) -> None:
@@ -288,7 +288,9 @@ def test_a_fetch_session_that_is_held_goes_on_where_it_was(story: Story) -> None
 
 
 def test_who_has_just_gone_is_seen_before_metadata_is_answered(story: Story) -> None:
-    """The client lost its leader in the same moment, and the loop has not come to that here."""
+    """The client lost its leader at the same moment, and the loop has not processed that here
+    yet.
+    """
     asked = story.plane.client()
     asked.send(METADATA, 12, metadata_of(THERE))  # the answer is kept
     assert story.answered(asked) == 1

@@ -1,4 +1,4 @@
-"""The settings of a listener: at run time, at the start, and as they would be."""
+"""The settings of a listener: at the start, at run time, and when a change is only validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Questions to other brokers: many in one request, and a slow one holds up no other for long."""
+"""Requests to other brokers: many questions in one request, and a slow broker does not delay the
+others for long.
+"""
 
 from __future__ import annotations
 

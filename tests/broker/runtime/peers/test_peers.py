@@ -1,4 +1,4 @@
-"""broker/runtime/peers/peers.py: what becomes of requests to another broker, over real sockets."""
+"""broker/runtime/peers/peers.py: the outcomes of requests to another broker, over real sockets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = {"inter.broker.listener.name": None}
 
 
 class Peer:
-    """A scripted broker. It answers what `answer` says, in the order of the requests; None for no
+    """A scripted broker. It answers with `answer`, in the order of the requests; None: no
     answer.
     """
 
@@ -67,7 +67,7 @@ class Peer:
 
 
 def run(story: Callable[[Peer, Peers, MetadataCache], Awaitable[None]]) -> None:
-    """A story with one scripted peer, which is broker 2, and the connections of broker 1."""
+    """Run a scenario with one scripted peer, broker 2, and the connections of broker 1."""
 
     async def body() -> None:
         peer = Peer()
@@ -139,7 +139,7 @@ def test_a_connection_whose_answers_may_have_kstores_fields_asks_for_them_first(
             assert [type(each) for each in rest] == [ListOffsetsRequest] * 2
             assert peer.connections == connections
             peer.seen.clear()
-            peers.forget(2)  # a new connection asks anew
+            peers.forget(2)  # a new connection repeats the request
 
     run(story)
 
@@ -264,7 +264,7 @@ def test_a_connection_that_has_ended_is_told_before_the_loop_comes_to_it() -> No
             assert told == []
             there.close()
             peers.look()
-            peers.look()  # once is enough
+            peers.look()  # one report is enough
             assert told == [2]
             peers.watch(2, here.fileno())
             peers.unwatch(2)

@@ -1,4 +1,4 @@
-"""Connections know of quotas while there are some for clients, and only then."""
+"""Connections check quotas only while clients have some."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = entity_of([(IP, "10.0.0.1")])
 
 
 class Place:
-    """A manager, and the connections that are open."""
+    """A manager and the open connections."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.connection: Any = SimpleNamespace(quotas=None)

@@ -1,4 +1,4 @@
-"""broker/runtime/quotas/client_throttles.py: whose quota holds for whom, and who has none."""
+"""broker/runtime/quotas/client_throttles.py: which quota applies to which client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connection(user: str, client_id: str, listener: str = "CLIENTS") -> Any:
 
 
 class Connection:
-    """What the throttles ask of one."""
+    """What the throttles need from a connection."""
 
     client_host = "10.0.0.1"
 
@@ -41,7 +41,7 @@ class Connection:
         self.principal, self.client_id, self.listener = principal, client_id, listener
 
     def unmute(self) -> None:
-        """Nobody waits here."""
+        """No client waits here."""
 
 
 EVERYBODY = {(("client-id", None),): 1.0}
@@ -94,13 +94,13 @@ ORDER: list[Any] = [
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
 def test_the_most_specific_quota_holds(first: int) -> None:
-    """The order is KIP-55's: a wide quota on the first alone lets everything pass."""
+    """The order is that of KIP-55: a large quota on the first alone allows everything."""
     quotas = dict.fromkeys(ORDER[first:], 1.0) | {ORDER[first]: 1e12}
     assert throttles(quotas).charge(connection("u", "c"), FETCH, 1_000_000) == 0
 
 
 def used_by_others(entity: Any, user: str, client_id: str) -> bool:
-    """Whether this client waits once u's c has used up the entity's quota."""
+    """Whether this client waits after client c of user u has used up the entity's quota."""
     held = throttles({entity: 1000.0})
     assert held.charge(connection("u", "c"), FETCH, 1_000_000) > 0
     return held.charge(connection(user, client_id), FETCH, 1) > 0
@@ -130,7 +130,7 @@ def test_who_shares_a_quota(entity: Any, shared_by_clients: bool, shared_by_user
 
 
 def test_the_longest_of_several_waits_counts() -> None:
-    """A short wait for a request's time does not end the long one for its bytes."""
+    """A short wait for request time does not end the long wait for bytes."""
     held = throttles({})
     calls: list[Any] = []
     held._loop = SimpleNamespace(time=lambda: 100.0, call_later=lambda *call: calls.append(call))
@@ -157,7 +157,7 @@ def test_what_a_share_fetch_is_told_counts_once_and_as_its_own() -> None:
 
 
 class Woken:
-    """A connection that notes what is done to it."""
+    """A connection that records what is done to it."""
 
     def __init__(self, told: list[str]) -> None:
         self.mute = lambda: told.append("muted")

@@ -41,7 +41,7 @@ class Loop:
 
 
 class Client:
-    """A connection as the limits see it."""
+    """A connection, as far as the limits use it."""
 
     def __init__(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT", at_ms: int = 0) -> None:
         self.client_host, self.listener, self.last_active_ms = host, listener, at_ms
@@ -55,14 +55,15 @@ class Client:
 
 
 class Door:
-    """The limits with these settings, and who was refused after it had waited."""
+    """The limits with these settings, and the connections that were refused after a wait."""
 
     def __init__(self, settings: dict[str, str], quotas: Any = None) -> None:
         config = BrokerConfig.load(overrides={"log.dirs": "unused", **settings}, environ={})
         self.loop = Loop()
         self.no_descriptors: str | None = None
         descriptors: Any = SimpleNamespace(refuse_connection=lambda: self.no_descriptors)
-        self.configs: Any = SimpleNamespace(brokers={}, cluster={})  # what is set at run time
+        # The settings that change at run time.
+        self.configs: Any = SimpleNamespace(brokers={}, cluster={})
         self.reports: list[str] = []
         node: Any = SimpleNamespace(config=config, loop=self.loop, report=self.reports.append)
         manager: Any = SimpleNamespace(stored=quotas, throttles=None)
@@ -98,7 +99,7 @@ def test_beyond_max_connections_a_connection_waits_until_another_is_gone():
     assert [door.come(client) for client in clients] == ["in", "in", "waits", "waits"]
     door.go(clients[0])
     assert [client.muted for client in clients] == [False, False, False, True]
-    door.go(clients[3])  # it was tired of waiting
+    door.go(clients[3])  # its client gave up waiting
     door.go(clients[1])
     assert door.come(Client()) == "in"
     assert door.come(Client()) == "waits"
@@ -136,7 +137,8 @@ def test_an_address_with_too_many_connections_is_refused_others_are_not():
 
 def test_beyond_the_creation_rate_connections_wait_in_their_order():
     door = Door({"max.connection.creation.rate": "1"})
-    assert [door.come(Client()) for _ in range(10)] == ["in"] * 10  # a burst of ten windows
+    # A burst of ten windows is allowed.
+    assert [door.come(Client()) for _ in range(10)] == ["in"] * 10
     late = [Client() for _ in range(3)]
     assert [door.come(client) for client in late] == ["waits"] * 3
     door.loop.advance(1.0)
@@ -185,8 +187,8 @@ def test_a_steady_stream_at_the_bound_never_waits():
 
 
 def test_a_listeners_limit_is_changed_at_run_time() -> None:
-    """For this broker, or for all. An unreadable limit is reported once, and the limit from the
-    start applies.
+    """For this broker or for all. An unreadable limit is reported once, and the limit from the
+    start of the broker applies.
     """
     door = Door({**TWO, "listener.name.other.max.connections": "1"})
     assert [door.come(Client(listener="OTHER")) for _ in range(2)] == ["in", "waits"]

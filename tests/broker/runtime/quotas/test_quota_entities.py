@@ -1,4 +1,4 @@
-"""Quotas as they are altered: what only who keeps them can check."""
+"""Changes of quotas: the checks that need more than the request."""
 
 from __future__ import annotations
 

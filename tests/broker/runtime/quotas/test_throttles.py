@@ -1,5 +1,5 @@
-"""Quotas work: a client over its quota is told how long to wait, and is not served meanwhile.
-Others are.
+"""Quotas work: a client over its quota learns how long to wait, and is not served meanwhile. Other
+clients are.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_batches_that_a_leader_copies_count_as_produced(broker, admin):
     assert answer.topics[0].partitions[0].copied == 1
     assert 30_000 < answer.throttle_time_ms < 50_000
     assert sink.waits()
-    again = other.call(request)  # nothing is appended again
+    again = other.call(request)  # the batch is not appended again
     assert (again.topics[0].partitions[0].copied, again.throttle_time_ms) == (1, 0)
 
 
@@ -112,7 +112,9 @@ def test_a_consumer_over_its_quota_is_told_and_waits(broker, admin, version):
 
 
 def test_one_answer_brings_no_more_than_a_whole_window_allows(broker, admin):
-    """As in Kafka: or a consumer that is far behind would wait for hours after its first fetch."""
+    """As in Kafka: otherwise a consumer that is far behind would wait for hours after its first
+    fetch.
+    """
     for _ in range(5):
         admin.call(produce(), 9)
     admin.call(quota({"client-id": "small"}, "consumer_byte_rate", 100.0))
@@ -153,7 +155,9 @@ def test_a_share_of_the_brokers_time_that_is_used_up_makes_a_client_wait(broker,
 
 
 def test_a_client_over_its_share_of_time_is_told_where_answers_are_its_own(broker, admin):
-    """Answers to Metadata and ApiVersions are shared with others, and so say nothing."""
+    """Metadata and ApiVersions answers are shared between clients, so they have no throttle
+    time.
+    """
     admin.call(quota({"client-id": "busy"}, "request_percentage", 0.00001))
     assert Client(broker, "busy").call(Ask.DescribeCluster()).throttle_time_ms > 0
     assert Client(broker, "busy").call(produce(), 9).throttle_time_ms > 0

@@ -1,5 +1,5 @@
-"""A broker of a cluster, without its cluster: a real store and real logs, what the controller would
-say is said by the test, and fetching from leaders is a double.
+"""A broker of a cluster, without the cluster: the store and the logs are real, the test plays the
+controller, and a double fetches from leaders.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Fetchers:
 
 
 class InCluster(ClusterBroker):
-    """A broker whose fetchers are a double."""
+    """A broker with a double as its fetchers."""
 
     fetchers: Any = None
 
@@ -72,7 +72,7 @@ async def opened(folder: Path, **settings: str) -> AsyncIterator[InCluster]:
         "node.id": str(ME),
         "log.dirs": str(folder / "data"),
         "kstore.coordination.dir": str(folder / "store"),
-        "kstore.log.dir.probe.ms": "0",  # small appends are done at once, the first one too
+        "kstore.log.dir.probe.ms": "0",  # small appends finish at once, including the first
     }
     config = BrokerConfig.load(overrides=given | settings)
     broker = InCluster(config, asyncio.get_running_loop(), None, lambda *told: None)

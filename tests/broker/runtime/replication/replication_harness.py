@@ -1,5 +1,5 @@
-"""Brokers' data planes in one process, on real sockets: each can lead, follow, die and come back.
-The test is the controller.
+"""The data planes of several brokers in one process, on real sockets. Each can lead, follow, stop
+and start again. The test plays the controller.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CONFIG: dict[str, Any] = {
 
 
 class Server:
-    """What a data plane needs beside itself; it answers ListOffsets."""
+    """What a data plane needs from its broker; it answers ListOffsets."""
 
     def __init__(self, node: Node) -> None:
         loop = node.loop
@@ -91,7 +91,7 @@ class Server:
 
 
 class Node:
-    """One broker's log dir, data plane and fetchers."""
+    """The log dir, data plane and fetchers of one broker."""
 
     def __init__(
         self, node_id: int, folder: Path, metadata: MetadataCache, partitions: int = 1,
@@ -110,7 +110,7 @@ class Node:
         self.port = 0
 
     async def start(self) -> None:
-        """Open the logs as they lie there, and listen; it leads and follows nothing yet."""
+        """Open the existing logs and listen; it neither leads nor follows yet."""
         self.loop = asyncio.get_running_loop()
         self.dir = open_log_dir(
             str(self.folder), flush=self.config["kstore.flush.policy"], env=self.env
@@ -160,7 +160,7 @@ class Node:
 
     @property
     def as_node(self) -> Any:
-        """This, where the broker's process is wanted."""
+        """This object, where the broker's process is expected."""
         return self
 
     def _throttles(self) -> ReplicaThrottles:
@@ -185,12 +185,14 @@ class Node:
         return found
 
     def stop(self) -> None:
-        """A clean end."""
+        """Stop cleanly."""
         self._end()
         self.dir.close()
 
     def kill(self) -> None:
-        """As kill -9: the files stay as they are, what was only in memory is lost."""
+        """Stop as after kill -9: the files stay as they are, and what was only in memory is
+        lost.
+        """
         self._end()
         crashed = self.folder.with_name(self.folder.name + "-crashed")
         shutil.copytree(
@@ -225,7 +227,7 @@ class Node:
     # ---- records ----
 
     def append(self, *values: bytes, index: int = 0) -> int:
-        """Append a batch as the leader; its first offset."""
+        """Append a batch as the leader and return its first offset."""
         code, base, *_ = self.partition(index).append_batches(
             bytearray(build_batch(list(values), timestamp=1)), origin=0
         )
@@ -233,7 +235,7 @@ class Node:
         return base
 
     def contents(self, index: int = 0, start: int | None = None) -> bytes:
-        """All batches from the log start (or an offset) on, committed or not."""
+        """All batches from the log start (or an offset), committed or not."""
         log = self.partition(index).log
         found = bytearray()
         offset = log.log_start_offset if start is None else start
@@ -248,7 +250,7 @@ def new_image() -> MetadataCache:
 
 
 def run(story: Callable[[], Awaitable[None]], timeout_s: float = 60) -> None:
-    """Run a story on a loop of its own."""
+    """Run a scenario on a loop of its own."""
     loop = new_loop()
     try:
         loop.run_until_complete(asyncio.wait_for(story(), timeout_s))

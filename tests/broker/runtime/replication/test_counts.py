@@ -1,4 +1,6 @@
-"""A leader that was prepared for an expansion and hears no more looks into the store itself."""
+"""A leader that was prepared for an expansion and gets no further requests reads the store
+itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.beside.waiting import reached
 
 
 class Scene:
-    """A topic with two partitions, whose leaders here believe that it has four."""
+    """A topic with two partitions. Their leaders, on this broker, believe that it has four."""
 
     def __init__(self, *, growing: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -91,7 +93,7 @@ def test_while_the_store_has_it_growing_the_old_count_stays_refused() -> None:
 
 
 def test_what_the_controller_says_meanwhile_counts() -> None:
-    """It was prepared again after the check, and before the check's result was applied."""
+    """It was prepared again after the check, and before the result of the check was applied."""
 
     async def story(scene: Scene) -> None:
         def prepared_anew() -> None:

@@ -1,5 +1,5 @@
-"""broker/runtime/replication/fetchers.py and _fast/replica_fetcher.pyx: what becomes of a
-follower's log, with real leaders behind real sockets.
+"""broker/runtime/replication/fetchers.py and _fast/replica_fetcher.pyx: what happens to the log of
+a follower, with real leaders behind real sockets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Story = Callable[[Node, Node], Awaitable[None]]
 
 
 def run_pair(story: Story, folder: Path, partitions: int = 1, **config: Any) -> None:
-    """The story of two nodes that lead and follow nothing yet, with these settings (dots as
+    """Run a scenario with two nodes that neither lead nor follow yet, with these settings (dots as
     underscores).
     """
     settings = {name.replace("_", "."): value for name, value in config.items()}
@@ -49,7 +49,7 @@ def run_pair(story: Story, folder: Path, partitions: int = 1, **config: Any) -> 
 
 
 async def caught_up(leader: Node, follower: Node, index: int = 0) -> None:
-    """Until the follower has everything, and knows that it is committed."""
+    """Wait until the follower has everything and knows that it is committed."""
     led, copy = leader.partition(index), follower.partition(index)
     await reached(lambda: copy.log_end_offset == led.log_end_offset)
     await reached(lambda: led.high_watermark == led.log_end_offset)
@@ -65,7 +65,7 @@ def test_a_follower_has_the_leaders_bytes_and_its_fetches_commit_them(tmp_path: 
         assert a.partition().high_watermark < a.partition().log_end_offset
         await caught_up(a, b)
         assert a.contents() == b.contents()
-        # What is committed the follower hears with the next news.
+        # The follower learns what is committed with the next fetch that has news.
         before = a.partition().high_watermark
         a.append(b"news")
         await reached(lambda: b.partition().high_watermark >= before)
@@ -80,7 +80,8 @@ def test_a_partition_is_copied_while_the_others_of_its_leader_have_no_news(tmp_p
             a.lead(0, 0, (1, 2), (1, 2), index)
             b.follow(1, 0, index)
             a.append(b"x", index=index)
-            await caught_up(a, b, index)  # the fetch for the others would wait ten minutes
+            # Otherwise the fetch for the others would wait ten minutes.
+            await caught_up(a, b, index)
         for index in (3, 0, 4):
             a.append(b"y", b"z", index=index)
             await caught_up(a, b, index)
@@ -179,7 +180,7 @@ def test_after_an_unclean_election_a_longer_log_is_cut_to_its_leaders(tmp_path: 
         a.lead(0, 0, (1, 2), (1,))
         for _ in range(10):
             a.append(b"x")
-        b.lead(1, 1, (1, 2), (2,))  # it has nothing
+        b.lead(1, 1, (1, 2), (2,))  # the follower has nothing
         a.follow(2, 1)
         await reached(lambda: a.partition().log_end_offset == 0)
         b.append(b"y")
@@ -201,7 +202,7 @@ def test_a_leader_that_comes_back_is_followed_again(tmp_path: Path) -> None:
         assert a.partition().high_watermark == 1
         a.lead(1, 1, (1, 2), (1, 2))
         a.append(b"y")
-        await asyncio.sleep(0.01)  # it asks in epoch 0, and is refused
+        await asyncio.sleep(0.01)  # it asks in epoch 0 and is refused
         assert b.partition().log_end_offset == 1
         b.follow(1, 1)
         await caught_up(a, b)
@@ -263,7 +264,7 @@ def test_what_does_not_fit_is_not_appended_and_told_once(tmp_path: Path) -> None
         b.follow(1, 0)
         await reached(lambda: b.reports)
         assert f"error {ErrorCode.CORRUPT_MESSAGE}" in b.reports[0]
-        assert b.partition().log_end_offset == 0  # both came at once
+        assert b.partition().log_end_offset == 0  # both arrived at once
         await asyncio.sleep(0.05)
         assert len(b.reports) == 1
 
@@ -327,7 +328,7 @@ def test_a_leader_sends_at_its_rate_to_a_follower_that_is_behind(
         await reached(lambda: b.partition(0).log_end_offset > 0)
         await reached(lambda: b.partition(1).log_end_offset == 10)
         assert b.partition(0).log_end_offset < 10
-        a.partition(0).isr_applied((1, 2), 1, 0)  # one in sync is not slowed down
+        a.partition(0).isr_applied((1, 2), 1, 0)  # one that is in sync is not slowed down
         await reached(lambda: b.partition(0).log_end_offset == 10)
         a.configs.cluster.clear()
         await reached(lambda: a.plane.fetch.throttle is None)

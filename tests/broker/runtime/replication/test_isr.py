@@ -1,5 +1,5 @@
-"""Proposals of in-sync replicas: sent together, one under way per partition, asked again until they
-are decided, and what each of the controller's answers does.
+"""Proposals of in-sync replicas. They are sent together, one at a time per partition, and repeated
+until they are decided. Also: the effect of each answer of the controller.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
 
 
 class Controller:
-    """Answers proposals in turn as the test says, and grants all others."""
+    """Gives these answers to proposals in turn, and accepts all later ones."""
 
     def __init__(self) -> None:
         self.asked: list[AlterPartitionRequest] = []
@@ -59,7 +59,7 @@ class Controller:
         return answer(request)
 
     def granted(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Every proposal holds now, in the next version."""
+        """Accept every proposal, with the next version."""
         return answer(request, lambda row: (0, _ids(row), row.partition_epoch + 1))
 
 
@@ -91,7 +91,7 @@ def _ids(row: IsrPartition) -> list[int]:
 
 
 class Leader:
-    """Two partitions of `t`, led here with ISRs of this broker alone, and what proposes ISRs."""
+    """Two partitions of `t` that this broker leads alone, and the object that proposes ISRs."""
 
     def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.dir = open_log_dir(str(folder))
@@ -131,7 +131,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def run(tmp_path: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a story with a Leader."""
+    """Run a scenario with a Leader."""
     monkeypatch.setattr(isr_module, "RETRY_S", 0.001)
     monkeypatch.setattr(isr_module, "REFUSED_S", 0.001)
 
@@ -261,7 +261,7 @@ def test_a_replica_that_is_not_taken_leaves_the_isr_as_it_was(run: Any, code: in
     [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NEW_LEADER_ELECTED, ErrorCode.UNKNOWN_TOPIC_ID],
 )
 def test_who_is_fenced_waits_for_the_controllers_word(run: Any, code: int) -> None:
-    """The proposal may have been taken: until LeaderAndIsr comes, it counts."""
+    """The proposal may have been accepted: it counts until LeaderAndIsr arrives."""
 
     async def story(leader: Leader) -> None:
         partition = leader.partitions[0]

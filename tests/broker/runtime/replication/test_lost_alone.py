@@ -1,5 +1,5 @@
-"""A leader that was the only in-sync replica and lost the end of its log while it was down: its
-followers keep what they have of it, and it copies that from them.
+"""A leader was the only in-sync replica and lost the end of its log while it was down. Its
+followers keep what they have of that end, and the leader copies it from them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EVERYWHERE, BEHIND, END = 3, 5, 7
 
 
 def offsets(node: Node) -> list[int]:
-    """Of the batches in a node's log, which hold a record each."""
+    """The first offsets of the batches in a node's log; each batch has one record."""
     return [batch.base_offset for batch in batches(node.contents())]
 
 
 def cut(path: Path, count: int) -> None:
-    """Leave so many batches in a segment."""
+    """Keep this number of batches in a segment."""
     found = list(batches(path.read_bytes()))
     os.truncate(path, found[count].position if count < len(found) else path.stat().st_size)
 
@@ -35,7 +35,7 @@ def cut(path: Path, count: int) -> None:
 def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(
     tmp_path: Path, epoch: int, left: int
 ) -> None:
-    """``epoch``: of the records that not all have committed."""
+    """``epoch``: that of the records that are not committed on all replicas."""
 
     async def told() -> None:
         image = new_image()
@@ -60,7 +60,7 @@ def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(
         for node in followers:
             node.fetchers.stop_all()
         await reached(lambda: not leader.plane.open_connections())
-        leader.table.replication.max_lag_ms = -1  # who is not in sync holds nothing back
+        leader.table.replication.max_lag_ms = -1  # a replica that is not in sync holds nothing back
         leader.partition().isr_applied((1,), 2, epoch)
         for _ in range(BEHIND, END):
             leader.append(b"only here")

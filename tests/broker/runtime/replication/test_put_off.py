@@ -1,5 +1,5 @@
-"""broker/runtime/replication/put_off.py: what the controller says of a log dir that hangs holds
-back nothing that it says of others, and is done once the log dir answers again.
+"""broker/runtime/replication/put_off.py: requests of the controller for a hanging log dir do not
+delay those for other log dirs. They are done when the log dir answers again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.broker.runtime.replication.in_cluster import (
 
 
 class Hanging:
-    """A broker with two log dirs, with a partition in each; one of them can hang."""
+    """A broker with a partition in each of two log dirs; one of them can hang."""
 
     def __init__(self, broker: InCluster, folder: Path) -> None:
         self.broker, self.manager = broker, broker.replica_manager
@@ -50,24 +50,24 @@ class Hanging:
         self._go_on = threading.Event()
 
     async def hang(self) -> None:
-        """From now on the log dir hangs, and the operator knows it."""
+        """Let the log dir hang, and wait until that is known."""
         self.call = self.broker.node.dirs.run(self.path, "a call that hangs", self._go_on.wait)
         await reached(lambda: self.broker.node.dirs.hangs(self.path))
 
     async def go_on(self) -> None:
-        """It answers again, and all that was waiting there has ended."""
+        """Let it answer again, and wait for the calls that were queued there."""
         self._go_on.set()
         await self.broker.node.dirs.run(self.path, "the last", lambda: None)
 
     def lies(self, *indexes: int) -> list[bool]:
-        """Whether partitions of `t` lie in the log dir that hangs."""
+        """Whether these partitions of `t` are in the log dir that hangs."""
         homes = [self.broker.log_manager.home(TopicPartition("t", each)) for each in indexes]
         return [home is not None and home.path == self.path for home in homes]
 
 
 @asynccontextmanager
 async def hanging(folder: Path) -> AsyncIterator[Hanging]:
-    """Partition 1 lies in the log dir that can hang, 0 in the other one."""
+    """Partition 1 is in the log dir that can hang, partition 0 in the other one."""
     dirs = ",".join(str(folder / name) for name in ("data", "hangs"))
     async with opened(folder, **{"log.dirs": dirs}) as broker:
         made = Hanging(broker, folder)
@@ -84,7 +84,7 @@ async def hanging(folder: Path) -> AsyncIterator[Hanging]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes half a second hangs."""
+    """An operation that takes half a second counts as hanging."""
     monkeypatch.setattr(dir_threads, "HANGS_AFTER_S", 0.5)
 
 
@@ -211,7 +211,7 @@ async def test_strays_in_a_log_dir_that_hangs_hold_nobody(folder: Path) -> None:
 
 @asynccontextmanager
 async def half_moved(folder: Path) -> AsyncIterator[tuple[Hanging, int]]:
-    """A partition is served from its new log dir, and its old one hangs before the old log is
+    """A partition is served from its new log dir, and its old log dir hangs before the old log is
     removed there.
     """
     async with hanging(folder) as made:

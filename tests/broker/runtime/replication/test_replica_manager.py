@@ -1,5 +1,5 @@
-"""broker/runtime/replication/replica_manager.py and image_updates.py: what a broker does with what
-the controller says.
+"""broker/runtime/replication/replica_manager.py and image_updates.py: what a broker does with
+requests of the controller.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def test_the_same_epoch_brings_another_isr_only_if_it_is_newer(folder: Pat
 
 @on_a_loop
 async def test_the_count_of_an_earlier_leader_epoch_is_no_news(folder: Path) -> None:
-    """Who stood still reads what it was sent in any order, of several connections."""
+    """A process that was suspended reads what it was sent on several connections in any order."""
     async with opened(folder) as broker:
 
         async def hear(epoch: int, count: int) -> int:
@@ -172,7 +172,7 @@ async def test_a_full_request_ends_what_it_does_not_name(folder: Path) -> None:
         assert sorted(manager.replicas.hosted) == [T0]
         async with asyncio.timeout(30):
             while list((folder / "data").glob("gone-0*")):
-                await asyncio.sleep(0.01)  # its files go a little later
+                await asyncio.sleep(0.01)  # its files are removed a little later
         names = sorted(path.name for path in (folder / "data").glob("*-[01]*"))
         assert [name.split(".")[0] for name in names] == ["t-0", "t-1"]
         assert names[1].endswith("-stray")
@@ -201,7 +201,7 @@ async def test_after_a_restart_only_what_is_named_is_opened(folder: Path) -> Non
 
 @on_a_loop
 async def test_what_is_behind_a_hole_goes_before_another_leader_is_followed(folder: Path) -> None:
-    """A power loss took records that were not on the disk, and not those behind them."""
+    """A power loss took records that were not on disk, but not those after them."""
     async with opened(folder) as broker:
         await broker.replica_manager.leader_and_isr(isr(state(), state(index=1)))
         for place in (T0, TopicPartition("t", 1)):
@@ -217,7 +217,7 @@ async def test_what_is_behind_a_hole_goes_before_another_leader_is_followed(fold
         partitions = [broker.table.partition(b"t", index) for index in range(2)]
         for partition in partitions:
             assert partition is not None
-            partition.log.local.hole_from = 0  # as after the loss of power
+            partition.log.local.hole_from = 0  # as after the power loss
         assert [p.log_end_offset for p in partitions if p] == [3, 3]
         followed = state(OTHER, epoch=2)
         assert codes(await manager.leader_and_isr(isr(followed, state(ME, epoch=2, index=1)))) == [
@@ -332,7 +332,9 @@ async def test_the_data_plane_knows_who_leads_what_is_not_here(folder: Path) -> 
 
 @on_a_loop
 async def test_an_update_that_comes_late_takes_no_partitions_away(folder: Path) -> None:
-    """A topic has shrunk to one partition and grown again; what was said between comes last."""
+    """A topic has shrunk to one partition and grown again; the request from in between arrives
+    last.
+    """
     async with opened(folder) as broker:
         manager = broker.replica_manager
 

@@ -1,5 +1,5 @@
-"""Random words of controllers, some of them deposed, to a broker that is restarted and loses its
-session: what it leads, follows and holds is what a dozen lines of rules say.
+"""Random requests of controllers, some of them deposed, to a broker that is restarted and loses its
+session. What it leads, follows and stores matches a model of a dozen lines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Model:
-    """What the broker should be."""
+    """The expected state of the broker."""
 
     def __init__(self) -> None:
         self.controller_epoch = 0
@@ -51,7 +51,7 @@ class Model:
         self.logs: set[int] = set()
 
     def leader_and_isr(self, epoch: int, rows: dict[int, Told], *, full: bool) -> list[int] | None:
-        """The error of each row; None where the request as a whole is refused."""
+        """The error of each row; None if the whole request is refused."""
         if epoch < self.controller_epoch:
             return None
         self.controller_epoch = epoch
@@ -70,7 +70,7 @@ class Model:
         return errors
 
     def stop(self, epoch: int, index: int, leader_epoch: int, *, delete: bool) -> int | None:
-        """The row's error; None where the request as a whole is refused."""
+        """The error of the row; None if the whole request is refused."""
         if epoch < self.controller_epoch:
             return None
         self.controller_epoch = epoch
@@ -81,7 +81,7 @@ class Model:
         if delete:
             self.logs.discard(index)
         if leader_epoch == DELETED:
-            self.told.clear()  # the topic is gone with all its partitions
+            self.told.clear()  # the topic is deleted with all its partitions
         return None if known is None else 0
 
 
@@ -106,7 +106,7 @@ def check(model: Model, broker: InCluster, folder: Path) -> None:
 
 
 async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
-    """One word of a controller, or the end of the session."""
+    """One request of a controller, or the end of the session."""
     manager = broker.replica_manager
     controller_epoch = model.controller_epoch + dice.choice((-1, 0, 0, 0, 1))
     kind = dice.choice(("lead", "lead", "lead", "full", "stop", "fence"))
@@ -137,7 +137,7 @@ async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
         return
     chosen = [i for i in range(PARTITIONS) if dice.random() < 0.6]
     rows = {i: Told(dice.choice((ME, OTHER, NOBODY)), dice.randrange(8)) for i in chosen}
-    # Of one epoch there is one leader.
+    # An epoch has only one leader.
     rows = {
         i: model.told[i] if i in model.told and model.told[i].epoch == told.epoch else told
         for i, told in rows.items()

@@ -1,6 +1,6 @@
-"""Random histories of a replicated partition: appends, elections, brokers that are stopped and
-killed and come back, words of the controller that come late. Whatever happens, what was
-acknowledged stays where it was, and what two replicas hold as committed is the same, byte for byte.
+"""Random histories of a replicated partition: appends, elections, brokers that are stopped, killed
+and started again, requests of the controller that arrive late. Acknowledged records keep their
+place, and two replicas have the same committed bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NODES = (1, 2, 3)
 
 
 class Controller:
-    """One partition on three nodes; it elects only from the in-sync replicas."""
+    """One partition on three nodes. It elects only in-sync replicas."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -68,7 +68,7 @@ class Controller:
         self.told[node_id] = asyncio.ensure_future(later())
 
     def elect(self, leader: int) -> None:
-        """A leader, or none (-1), in a new epoch."""
+        """Elect a leader, or none (-1), in a new epoch."""
         if self.live() or leader == -1:
             self.leader, self.epoch, self.version = leader, self.epoch + 1, self.version + 1
             for node_id in self.chance.sample(self.live(), len(self.live())):
@@ -146,7 +146,7 @@ class Controller:
     # ---- what must hold ----
 
     def check(self) -> None:
-        """Two replicas have the same bytes below what both hold as committed."""
+        """Two replicas have the same bytes below what both consider committed."""
         live = [self.nodes[i].partition() for i in self.live()]
         for one in live:
             for other in live:
@@ -159,7 +159,7 @@ class Controller:
                 await self.bring_back(node_id)
         self.elect(self.chance.choice(self.isr))
         leader = self.nodes[self.leader]
-        # What it appends before it has heard that it leads may be cut.
+        # Records that it appends before it knows that it leads may be truncated.
         await reached(lambda: leader.partition().leader_epoch == self.epoch)
         await reached(lambda: leader.partition().online and len(self.isr) == len(NODES))
         self.append()

@@ -31,7 +31,7 @@ Story = Callable[["Leader", Node, Node], Awaitable[None]]
 
 
 class Leader(Node):
-    """A node that leads, with what a broker has for damage."""
+    """A node that leads, with a broker's handling of damage."""
 
     replicas: Replicas
     repairs: SegmentRepairs
@@ -50,12 +50,12 @@ class Leader(Node):
         self.replicas.on_leadership.append(lambda place, *_: self.repairs.note_role(place))
 
     def damage(self, number: int) -> None:
-        """Turn a bit in the records of a batch, and let a reader meet it."""
+        """Flip a bit in the records of a batch, and let a reader find it."""
         meet(self, turn_a_bit(self, number))
 
 
 def turn_a_bit(node: Node, number: int) -> int:
-    """Turn a bit in the records of a batch; its offset."""
+    """Flip a bit in the records of a batch and return its offset."""
     segment = node.partition().log.segments[-1]
     file = Path(segment.path)
     data = bytearray(file.read_bytes())
@@ -67,14 +67,14 @@ def turn_a_bit(node: Node, number: int) -> int:
 
 
 def meet(node: Node, offset: int) -> None:
-    """Read what is damaged."""
+    """Read the damaged records."""
     log = node.partition().log
     with pytest.raises(CorruptLogError):
         log.core.read(offset, log.log_end_offset, 1 << 20)
 
 
 def commit_alone(leader: Leader) -> None:
-    """What the leader has is committed, by itself."""
+    """The leader alone commits what it has."""
     partition = leader.partition()
     partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=1)
     partition.advance()
@@ -87,8 +87,8 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_leader(story: Story, folder: Path) -> None:
-    """The story of a leader that is in sync alone, where two are needed; COMMITTED records are
-    committed, and those up to END are on the leader only, a batch each.
+    """Run a scenario with a leader that is in sync alone, where two are required. COMMITTED records
+    are committed, and those up to END are on the leader only, one in each batch.
     """
 
     async def told() -> None:
@@ -108,7 +108,7 @@ def run_leader(story: Story, folder: Path) -> None:
         for node in nodes[1:]:
             node.fetchers.stop_all()
         await reached(lambda: not leader.plane.open_connections())
-        leader.table.replication.max_lag_ms = -1  # who is not in sync holds nothing back
+        leader.table.replication.max_lag_ms = -1  # a replica that is not in sync holds nothing back
         partition.isr_applied((1,), 1, 0)
         for number in range(COMMITTED, END):
             leader.append(b"only here %d" % number)
@@ -204,7 +204,7 @@ def test_committed_damage_is_never_dropped(tmp_path: Path) -> None:
 
 
 def test_damage_that_no_reader_of_the_leader_met_is_dropped(tmp_path: Path) -> None:
-    """Simulation seed 310002933: followers were sent a wrong checksum again and again."""
+    """Simulation seed 310002933: followers received a wrong checksum again and again."""
 
     async def story(leader: Leader, b: Node, c: Node) -> None:
         turn_a_bit(leader, COMMITTED + 1)
@@ -305,7 +305,7 @@ def test_nothing_is_dropped_while_an_isr_is_asked_for(tmp_path: Path) -> None:
 
 
 async def looked(leader: Leader, times: int) -> None:
-    """Until the damage was looked at so many times more."""
+    """Wait until the damage was checked this number of times more."""
     seen: list[Any] = []
     repair = leader.repairs._repair
 

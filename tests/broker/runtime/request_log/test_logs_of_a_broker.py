@@ -1,4 +1,6 @@
-"""The log of a running broker as JSON: each line an event, and requests as kafka-configs asks."""
+"""The log of a running broker as JSON: each line is an event. Requests are logged as kafka-configs
+configures it.
+"""
 
 from __future__ import annotations
 

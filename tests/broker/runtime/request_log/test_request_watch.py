@@ -37,11 +37,11 @@ class Place:
         caplog.set_level(logging.INFO, "kstore.request")
 
     def set(self, **settings: str) -> None:
-        """Change settings as kafka-configs does."""
+        """Change settings in the way of kafka-configs."""
         self.config.set_dynamic({f"kstore.{k}": v for k, v in settings.items()}, {})
 
     def send(self, api_key: int = PRODUCE) -> list[logging.LogRecord]:
-        """What is logged of one request that is answered at once."""
+        """What is logged for one request that is answered at once."""
         request = produce() if api_key == PRODUCE else fetch(offset=OFFSET_OUT_OF_RANGE)
         self._caplog.clear()
         self.client.call(api_key, 9 if api_key == PRODUCE else 11, request)
@@ -130,7 +130,7 @@ def test_a_rate_is_from_0_to_1(rate):
 
 def test_a_slow_request_is_a_warning_whatever_the_rate_and_the_names(place):
     found = place(**{"slow.request.ms": "1", "request.log.apis": "Fetch"})
-    found.plane.plane.times.slow_us = 1  # every request takes that long
+    found.plane.plane.times.slow_us = 1  # every request takes this long
     [record] = found.send(PRODUCE)
     assert (record.name, record.levelname) == ("kstore.request.slow", "WARNING")
     assert record.getMessage().startswith("slow request of Produce version 9 from client ")

@@ -36,7 +36,7 @@ def plain_login(user: str, password: str = PASSWORD) -> str:
 
 
 def listeners(**protocols: str) -> dict[str, str]:
-    """A broker's settings for listeners of these names, on ports of the system's choice."""
+    """The settings of a broker with listeners of these names, on ports that the system chooses."""
     return {
         "listeners": ",".join(f"{name}://localhost:0" for name in protocols),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
@@ -44,7 +44,7 @@ def listeners(**protocols: str) -> dict[str, str]:
 
 
 def users_of(listener: str, *names: str) -> dict[str, str]:
-    """A broker's settings for a listener with PLAIN, with these users, and with SCRAM."""
+    """The settings of a broker with a listener with PLAIN, these users, and SCRAM."""
     prefix = f"listener.name.{listener.lower()}"
     found = {
         f"{prefix}.scram-sha-{bits}.sasl.jaas.config": f"{SCRAM_MODULE} required;"
@@ -54,7 +54,7 @@ def users_of(listener: str, *names: str) -> dict[str, str]:
 
 
 class Signer:
-    """Who issues tokens: a key, and its JWK set as a file."""
+    """Issues tokens: a key, and its JWK set as a file."""
 
     def __init__(self, folder: Path) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -78,7 +78,7 @@ def _number(value: int) -> str:
 
 
 def ends(broker: Broker) -> list[tuple[str, str]]:
-    """(listener, host:port) of all brokers of its cluster, by their ids."""
+    """(listener, host:port) of all brokers of the cluster, by their ids."""
     with urllib.request.urlopen(f"{broker.http_url}/cluster", timeout=PATIENCE_S) as answer:
         rows = sorted(json.loads(answer.read())["brokers"], key=lambda row: int(row["id"]))
     found = [end for row in rows for end in row["endpoints"]]
@@ -86,22 +86,22 @@ def ends(broker: Broker) -> list[tuple[str, str]]:
 
 
 def addresses(broker: Broker) -> dict[str, str]:
-    """host:port of each listener of a broker that is alone."""
+    """host:port of each listener of a single broker."""
     return dict(ends(broker))
 
 
 class RawClient(Wire):
-    """A connection that the broker may close: its answers are None then."""
+    """A connection that the broker may close: its answers are then None."""
 
     def frame(self) -> bytes | None:
-        """The next answer; None once the broker has closed the connection."""
+        """The next answer; None if the broker has closed the connection."""
         try:
             return self.answer()
         except ConnectionError:
             return None
 
     def ask(self, request: Message, version: int, client_id: str = "raw") -> Any:
-        """The answer to a request; None where the connection is closed instead."""
+        """The answer to a request; None if the connection was closed instead."""
         self.client_id = client_id
         self.put(request, version)
         frame = self.frame()

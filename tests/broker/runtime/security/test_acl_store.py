@@ -1,4 +1,4 @@
-"""ACLs in the coordination store: Kafka's layout, concurrent changes, what other brokers change."""
+"""ACLs in the coordination store: Kafka's layout, concurrent changes, changes of other brokers."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_answers_are_forgotten_only_when_a_rule_changes(store: MemoryStore) -> N
 
 
 def test_two_brokers_at_once_lose_no_rule(store: MemoryStore, monkeypatch) -> None:
-    """One writes between the other's look and its write, whatever that write is."""
+    """One writes between the read and the write of the other, whichever write that is."""
     other = Side(store.new_session())
     between: list[Coroutine[Any, Any, Any]] = []
     multi = store.multi
@@ -211,7 +211,9 @@ def test_a_deletion_means_what_another_broker_has_just_added_too(store: MemorySt
     ],
 )  # fmt: skip
 def test_a_node_that_cannot_be_read_is_not_skipped(store: MemoryStore, data: bytes) -> None:
-    """It may forbid something: a broker does not start, and a running one keeps what it knew."""
+    """It may deny something: a broker does not start, and a running one keeps the ACLs that
+    it had.
+    """
     side = Side(store)
     run(side.acls.create([ORDERS]))
     store.set("/kafka-acl/Topic/orders", data)

@@ -1,5 +1,5 @@
-"""Denials in the log of a running broker: which of its responses are logged, and which are not
-worth it.
+"""Denials in the log of a running broker: which responses are logged, and which are not worth a
+line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def denials(broker: Broker) -> list[str]:
-    """What of the lines comes behind the word, of clients without a name."""
+    """The part of the lines after the keyword, for clients without a name."""
     lines = broker.log_path.read_text().splitlines()
     found = [line.partition(" INFO authorizer: denied ")[2] for line in lines]
     start = 'principal="User:ANONYMOUS" host="127.0.0.1" request='

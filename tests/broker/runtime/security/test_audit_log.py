@@ -1,5 +1,5 @@
-"""The log of denials: what a line says, how many lines there can be, and that names are no more
-than names in it. Which requests come to it is tests/fast/test_rights.py's and test_audit.py's.
+"""The log of denials: the contents of a line, the limit on the number of lines, and that names
+cannot forge lines. tests/fast/test_rights.py and test_audit.py test which requests are logged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ = AclOperation.READ
 
 
 class Heard:
-    """An audit log, and the lines that it has written."""
+    """An audit log and the lines that it wrote."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.loop = ManualLoop()
@@ -43,7 +43,7 @@ class Heard:
         self.log.denied(principal=who, name=name, **(asked | other))
 
     def lines(self) -> list[str]:
-        """Since the last time."""
+        """The lines since the last call."""
         found = [record.getMessage() for record in self._caplog.records]
         self._caplog.clear()
         return found

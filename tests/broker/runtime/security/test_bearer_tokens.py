@@ -1,5 +1,5 @@
-"""broker/runtime/security/bearer_tokens.py: keys from an endpoint, that change, and that can't be
-had.
+"""broker/runtime/security/bearer_tokens.py: keys from an endpoint that change or cannot be
+fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.broker.runtime.security.sasl_harness import Signer
 
 
 class Endpoint(HttpAnswers):
-    """An HTTP server that says what a test wants; None: an error."""
+    """An HTTP server that returns what a test sets; None: an error."""
 
     def __init__(self) -> None:
         super().__init__("/jwks")
@@ -103,7 +103,7 @@ def test_a_redirect_is_not_followed(endpoint: Endpoint, signers: list[Signer]) -
 
 
 def test_a_symmetric_key_signs_nothing(tmp_path: Path) -> None:
-    """A user who can read the set could sign with it."""
+    """A user who can read the key set could sign with it."""
     path = tmp_path / "jwks"
     path.write_text(json.dumps({"keys": [{"kty": "oct", "kid": "k", "k": "c2VjcmV0" * 8}]}))
     tokens, _ = trusted(path.as_uri())
@@ -115,7 +115,9 @@ def test_a_symmetric_key_signs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_public_key_is_no_secret(signers: list[Signer]) -> None:
-    """The old confusion: a token signed with the public key's text as if it were a password."""
+    """The known confusion of algorithms: a token that is signed with the text of the public key as
+    a password.
+    """
     tokens, _ = trusted(signers[0].path.as_uri())
     head = jwt.utils.base64url_encode(b'{"alg":"HS256","kid":"k1"}').decode()
     body = jwt.utils.base64url_encode(b'{"sub":"a","iat":1,"exp":9999999999}').decode()

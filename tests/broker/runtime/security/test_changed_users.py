@@ -1,5 +1,5 @@
-"""Users who are deleted or get another password lose their connections, on each broker; a fetch
-that waits does not outlive its session.
+"""Users who are deleted or get another password lose their connections on each broker. A waiting
+fetch does not outlive its session.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def admin_of(broker: Broker) -> Any:
 
 
 def test_who_is_deleted_or_gets_another_password_is_let_go(broker: Broker) -> None:
-    """The connections of others, and the user's by another mechanism, stay."""
+    """Connections of other users, and those of the user by another mechanism, stay open."""
     client, where = admin_of(broker), addresses(broker)["OPEN"]
     alter_scram(
         client, scram_user("carol", "first"), scram_user("carol", "first", SHA_512),
@@ -99,7 +99,9 @@ def test_users_of_plain_are_let_go_too_unless_the_setting_is_off(broker: Broker)
 
 
 def test_a_fetch_that_waits_ends_with_its_session(broker: Broker) -> None:
-    """It may only be renewed from then on; what was asked before is answered."""
+    """From then on the connection may only be reauthenticated; earlier requests are still
+    answered.
+    """
     client, where = admin_of(broker), addresses(broker)["OPEN"]
     [made] = client.create_topics([admin.NewTopic("waits", 1)]).values()
     made.result(TIMEOUT_S)

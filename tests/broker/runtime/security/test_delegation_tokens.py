@@ -1,4 +1,4 @@
-"""Delegation tokens on a single broker and in a cluster: who can log in with one, until when, and
+"""Delegation tokens on a single broker and in a cluster: who can log in with one, how long, and
 what is stored. tests/conformance/security/test_delegation_tokens.py compares them with Kafka's.
 """
 
@@ -114,7 +114,7 @@ def test_kstores_clients_log_in_with_a_token(broker: Broker) -> None:
 
 
 def test_librdkafka_gives_the_tokens_id_as_a_users_name(broker: Broker) -> None:
-    """It does not know the extension that says so."""
+    """It does not know the SASL extension for tokens."""
     with alices(sasl(broker)) as client:
         token = client.create_delegation_token()
     login = {
@@ -219,7 +219,7 @@ def test_an_expired_token_lets_nobody_in(broker: Broker) -> None:
             bearer.list_topics()
 
 
-# ---- what is kept ----
+# ---- what is stored ----
 
 
 @pytest.mark.slow

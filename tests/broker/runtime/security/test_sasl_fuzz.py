@@ -1,5 +1,5 @@
-"""Whatever comes to a SASL listener before the authentication: nothing of it is a request that is
-answered, the broker lives, its memory stays, and it lets the rightful in.
+"""Random bytes at a SASL listener before authentication. The broker answers no request among them,
+keeps running, uses no more memory, and still accepts valid clients.
 
 KSTORE_FUZZ_SEED and KSTORE_FUZZ_CASES ask for another run, or a longer one.
 """
@@ -53,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def tokens(dice: random.Random) -> bytes:
-    """Random messages that look like a mechanism's, from a client without a password."""
+    """Random messages that look like those of a mechanism, from a client without a password."""
     nonce = bytes(dice.randrange(33, 127) for _ in range(dice.randrange(20)))
     return dice.choice([
         b"\0alice\0guess", b"alice\0alice\0", b"\0" * dice.randrange(5), b"",
@@ -64,7 +64,7 @@ def tokens(dice: random.Random) -> bytes:
 
 
 def step(dice: random.Random) -> bytes:
-    """A frame that an exchange may hold."""
+    """A frame of an authentication exchange."""
     mechanism = dice.choice(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "", "\n\0", "P"])
     hello = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
@@ -79,7 +79,7 @@ def step(dice: random.Random) -> bytes:
 
 
 def spoiled(data: bytes, dice: random.Random) -> bytes:
-    """The same with some bytes turned, cut or doubled; a whole size may become anything."""
+    """The same with some bytes flipped, cut or repeated; a size may become any number."""
     spoiled = bytearray(data)
     for _ in range(dice.choice([0, 0, 0, 1, 1, 3, 20])):
         if not spoiled:
@@ -102,7 +102,7 @@ def forbidden() -> bytes:
 
 
 def answers(address: str, sent: bytes, dice: random.Random) -> bytes:
-    """All that the broker says until it closes the connection."""
+    """Everything that the broker sends until it closes the connection."""
     host, _, port = address.rpartition(":")
     heard = b""
     with socket.create_connection((host, int(port)), timeout=30) as sock:
@@ -112,7 +112,7 @@ def answers(address: str, sent: bytes, dice: random.Random) -> bytes:
             sock.sendall(sent[cut:])
             if dice.randrange(4):
                 sock.shutdown(socket.SHUT_WR)
-            else:  # what waits for the store is answered too; part of a frame may be left
+            else:  # requests that wait for the store are answered too; part of a frame may be left
                 sock.settimeout(0.1)
             while more := sock.recv(65536):
                 heard += more

@@ -1,5 +1,5 @@
-"""Listeners with SASL, in a separate broker: unmodified clients with every mechanism, sessions that
-are renewed, and clients that do not authenticate.
+"""Listeners with SASL, in a separate broker process: unmodified clients with every mechanism,
+sessions that are reauthenticated, and clients that do not authenticate.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def broker(
         "sasl.oauthbearer.expected.audience": "other,kstore",
         "sasl.oauthbearer.expected.issuer": "us",
         "connection.failed.authentication.delay.ms": "10",
-        "ssl.client.auth": "required",  # which is not for listeners with SASL
+        "ssl.client.auth": "required",  # a setting that SASL listeners do not use
         "listener.name.cert.ssl.client.auth": "requested",
         "listener.name.cert.ssl.principal.mapping.rules": r"RULE:^.*O=([^,]+).*$/$1/L,DEFAULT",
         "listener.name.short.connections.max.reauth.ms": "1500",
@@ -92,7 +92,7 @@ def client_settings(
 
 
 def refusal(settings: dict[str, Any]) -> str:
-    """The first error that a client hears which may not write."""
+    """The first error that a client gets when it tries to write."""
     heard: list[str] = []
     producer = confluent_kafka.Producer(
         {**settings, "error_cb": lambda error: heard.append(str(error)), "log_level": 0,
@@ -134,7 +134,7 @@ def test_who_can_not_show_who_it_is_is_refused(
 def test_the_user_is_the_principal_that_the_authorizer_asks_about(
     broker: Broker, signer: Signer, mechanism: str
 ) -> None:
-    """mallory is a user, and none of the super users."""
+    """mallory is a user but not a super user."""
     settings = client_settings(addresses(broker)["OPEN"], mechanism, signer, user="mallory")
     assert "AUTHORIZATION" in refusal(settings).upper()
 
@@ -147,7 +147,7 @@ def test_sasl_goes_over_tls(authority: Authority, broker: Broker, signer: Signer
 
 
 def test_a_certificate_names_its_owner(authority: Authority, broker: Broker) -> None:
-    """By the mapping rules; who shows none is anonymous."""
+    """By the mapping rules; a client without a certificate is anonymous."""
     address = addresses(broker)["CERT"]
     produce(authority.client_settings(address, certificate=True), "cert", [b"1"])
     produce(authority.client_settings(address), "cert", [b"2"])
@@ -169,7 +169,7 @@ def test_a_session_is_renewed_by_the_same_user_alone(broker: Broker) -> None:
         log_in(client, "alice")
         assert log_in(client, "alice").error_code == 0
         assert client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 34
-        time.sleep(1.6)  # it is over, and may still be renewed
+        time.sleep(1.6)  # the session is over and may still be reauthenticated
         answer = log_in(client, "bob")
         assert answer.error_code == 58
         assert answer.error_message == (
@@ -270,7 +270,7 @@ def test_names_can_not_write_lines_into_the_log(broker: Broker) -> None:
 
 
 def test_idle_strangers_make_room_for_others(broker: Broker, signer: Signer) -> None:
-    """TLS handshakes that stop halfway count, too."""
+    """TLS handshakes that stop halfway count too."""
     where = addresses(broker)
     strangers: list[socket.socket] = []
     try:
@@ -300,7 +300,7 @@ def test_who_takes_too_long_is_let_go(authority: Authority, tmp_path: Path) -> N
         until(lambda: broker.output().count("kstore.authentication.timeout.ms") == 2)
 
 
-# ---- what is counted ----
+# ---- metrics ----
 
 
 def counted(broker: Broker) -> dict[str, int]:
@@ -328,7 +328,7 @@ def test_who_shows_who_it_is_and_who_does_not_is_counted_by_listener_and_mechani
         with RawClient(where["SHORT"]) as client:
             client.ask(Ask.SaslHandshake(mechanism=mechanism), 1)
     with RawClient(where["SHORT"]):
-        pass  # goes by itself
+        pass  # the client disconnects
     produce(authority.client_settings(where["CERT"]), "counted", [b"1"])
     with RawClient(where["CERT"]) as client:
         client.sock.sendall(b"no TLS" * 100)
@@ -389,12 +389,12 @@ def test_a_listener_without_what_it_needs_does_not_start(
         Broker(tmp_path, {"listeners": "SASL_PLAINTEXT://localhost:0"} | settings).start()
 
 
-# ---- brokers among themselves ----
+# ---- between brokers ----
 
 
 @pytest.mark.slow
 def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Path) -> None:
-    """By TLS and SASL; and their sessions end again and again."""
+    """Over TLS and SASL, while their sessions end again and again."""
     prefix = "listener.name.among"
     settings = authority.broker_settings() | {
         "listeners": "PLAINTEXT://localhost:0,AMONG://localhost:0",
@@ -416,7 +416,7 @@ def test_brokers_show_each_other_who_they_are(authority: Authority, tmp_path: Pa
 def test_a_client_with_the_right_of_brokers_is_none_where_all_share_a_listener(
     tmp_path: Path,
 ) -> None:
-    """Brokers forward clients' requests under the clients' names; only CLUSTER_ACTION
+    """Brokers forward the requests of clients under the names of the clients; only CLUSTER_ACTION
     allows that.
     """
     settings = {

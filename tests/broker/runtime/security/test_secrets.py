@@ -1,5 +1,5 @@
-"""Secret settings and clients' credentials appear nowhere: not in the log, not in the broker's
-settings as clients see them, and not in the list of processes.
+"""Secret settings and credentials of clients appear nowhere: not in the log, not in the settings
+that clients can describe, and not in the list of processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BROKER, LOGGER = 4, 8
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
-    """A broker with secrets on its command line."""
+    """A broker with secrets in its command line."""
     found = KstoreBroker(tmp_path_factory.mktemp("secrets"))
     found.may_be_forked = False
     listeners = f"PLAINTEXT://{found.bootstrap},SASL_PLAINTEXT://{found.host}:{free_port()}"
@@ -56,7 +56,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 @pytest.fixture
 def admin(broker: KstoreBroker) -> Iterator[Wire]:
-    """The super user."""
+    """An admin client of the super user."""
     with Wire(broker) as admin:
         yield admin
 
@@ -150,7 +150,9 @@ def test_the_log_holds_no_secret_even_where_everything_is_logged(
 
 
 def log_in(broker: KstoreBroker, token: str) -> Any:
-    """The response to a client that authenticates with this; None: the connection was closed."""
+    """The response to a client that authenticates with these bytes; None: the connection was
+    closed.
+    """
     port = broker.overrides["listeners"].rpartition(":")[2]
     with RawClient(f"{broker.host}:{port}") as client:
         client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)

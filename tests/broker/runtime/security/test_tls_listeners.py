@@ -1,5 +1,5 @@
-"""Listeners with TLS: unmodified clients, certificates of clients, keys that change, and brokers
-among themselves.
+"""Listeners with TLS: unmodified clients, client certificates, keys that change, and connections
+between brokers.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path
 def test_certificates_and_versions_are_asked_for_at_run_time(
     authority: Authority, tmp_path: Path
 ) -> None:
-    """Of connections that are made from then on, the very next one included; those that are open
-    stay. A broker that starts anew asks its first client already.
+    """Changes apply to connections that are made from then on, including the very next one; open
+    connections stay. After a restart they apply to the first client.
     """
     settings = {"listeners": "SSL://localhost:0"} | authority.broker_settings()
     with Broker(tmp_path / "b", settings) as broker:
@@ -172,7 +172,7 @@ def test_what_a_listener_can_not_take_over_is_refused(
 
 
 def _version(authority: Authority, broker: Broker, *, certificate: bool) -> str | None:
-    """The TLS version of a new connection that the broker answers on."""
+    """The TLS version of a new connection that the broker answers."""
     context = ssl.create_default_context(cafile=str(authority.ca_path))
     if certificate:
         context.load_cert_chain(authority.folder / "client.pem")
@@ -209,7 +209,7 @@ def test_a_broker_without_the_keys_it_needs_does_not_start(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["inter.broker.listener.name", "security.inter.broker.protocol"])
 def test_brokers_speak_tls_among_themselves(authority: Authority, tmp_path: Path, how: str) -> None:
-    """Everything: registration, the controller's requests, copying, forwarding."""
+    """Everything uses TLS: registration, requests of the controller, replication, forwarding."""
     settings = authority.broker_settings(client_auth="required") | {
         "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0", how: "SSL",
         "min.insync.replicas": "2",

@@ -1,5 +1,5 @@
-"""What tests of listeners with TLS share: an authority with certificates in files, a client that
-writes, and one that reads, with any settings.
+"""What tests of TLS listeners share: a certificate authority with files, and clients that write and
+read with any settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ TIMEOUT_S = 60.0
 
 
 class Authority:
-    """A certificate authority, its certificates as files, and the settings that name them."""
+    """A certificate authority, its certificates as files, and the settings that name these
+    files.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

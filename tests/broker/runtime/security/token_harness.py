@@ -20,13 +20,13 @@ SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 
 
 class RefusedError(PermissionError):
-    """The broker's words."""
+    """The log of the broker."""
 
 
 def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "carol")) -> dict[
     str, str
 ]:  # fmt: skip
-    """A broker's, for these listeners with SASL."""
+    """The settings of a broker with these SASL listeners."""
     settings = {
         "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512}",
         "delegation.token.secret.key": SECRET,
@@ -39,20 +39,22 @@ def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "c
 
 
 def token_jaas(token_id: str, hmac: bytes) -> str:
-    """A client's sasl.jaas.config with a token."""
+    """The sasl.jaas.config of a client with a token."""
     password = base64.b64encode(hmac).decode()
     return f'{SCRAM_MODULE} required username="{token_id}" password="{password}" tokenauth="true";'
 
 
 def token_client(token_id: str, hmac: bytes, mechanism: str = SCRAM_256) -> SaslClient:
-    """A client's side of one login with a token."""
+    """The client side of one login with a token."""
     return make_client(
         {"sasl.mechanism": mechanism, "sasl.jaas.config": token_jaas(token_id, hmac)}
     )
 
 
 def shake_hands(raw: RawClient, client: SaslClient) -> int:
-    """Authenticate, or authenticate again; how long it holds in ms. Raises RefusedError."""
+    """Authenticate or reauthenticate; returns the lifetime of the session in ms. Raises
+    RefusedError.
+    """
     hand = raw.ask(Ask.SaslHandshake(mechanism=client.mechanism), 1)
     assert hand.error_code == 0, hand
     message: bytes | None = client.first()
@@ -69,7 +71,7 @@ def shake_hands(raw: RawClient, client: SaslClient) -> int:
 def log_in(
     address: str, user: str, password: str = PASSWORD, mechanism: str = "PLAIN"
 ) -> RawClient:
-    """A connection of a user's."""
+    """A connection of a user."""
     settings = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
     return _logged_in(address, make_client(settings))
 
@@ -77,7 +79,7 @@ def log_in(
 def log_in_with_token(
     address: str, token_id: str, hmac: bytes, mechanism: str = SCRAM_256
 ) -> RawClient:
-    """A connection of a token's bearer."""
+    """A connection that is authenticated with a token."""
     return _logged_in(address, token_client(token_id, hmac, mechanism))
 
 
@@ -92,7 +94,7 @@ def _logged_in(address: str, client: SaslClient) -> RawClient:
 
 
 def create(*renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User") -> Message:
-    """Ask for a token; ``kind`` is the type of the renewers."""
+    """Create a token; ``kind`` is the principal type of the renewers."""
     return Ask.CreateDelegationToken(
         owner_principal_type="User" if owner else "",
         owner_principal_name=owner,
@@ -102,23 +104,23 @@ def create(*renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User
 
 
 def renew(hmac: bytes, period_ms: int = -1) -> Message:
-    """Put off its end."""
+    """Renew a token."""
     return Ask.RenewDelegationToken(hmac=hmac, renew_period_ms=period_ms)
 
 
 def expire(hmac: bytes, period_ms: int = -1) -> Message:
-    """Set its end."""
+    """Set the expiry of a token."""
     return Ask.ExpireDelegationToken(hmac=hmac, expiry_time_period_ms=period_ms)
 
 
 def describe(*owners: str, every: bool = True) -> Message:
-    """Of these owners; without one, of all, or (not ``every``) of none."""
+    """Describe the tokens of these owners; without one, of all, or (not ``every``) of none."""
     rows = [{"principal_type": "User", "principal_name": each} for each in owners]
     return Ask.DescribeDelegationToken(owners=None if every and not rows else rows)
 
 
 def allow(user: str, resource_type: int, name: str, operation: int) -> Any:
-    """Give a user a right."""
+    """Allow a user an operation."""
     row = {
         "resource_type": resource_type, "resource_name": name, "resource_pattern_type": 3,
         "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": 3,

@@ -1,6 +1,4 @@
-"""Metrics that clients have pushed are kept within a limit of bytes, under the labels of their
-client.
-"""
+"""Metrics that clients push are kept within a limit of bytes, under the labels of their client."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ def test_a_client_has_a_limit_in_bytes() -> None:
     with pytest.raises(OtlpTooLargeError):
         push(found, *points)
     assert MAX_CLIENT_BYTES - 10_000 < found.bytes <= MAX_CLIENT_BYTES
-    push(found, points[0]._replace(value=7.0))  # what is there goes on
+    push(found, points[0]._replace(value=7.0))  # existing series continue
     assert rows(found)[0].endswith(" 7.0")
 
 

@@ -1,4 +1,4 @@
-"""A contraction on a single broker is finished, although steps fail meanwhile."""
+"""A contraction on a single broker is completed although steps of it fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OFTEN = {"log.retention.check.interval.ms": "1"}
 
 
 class Groups:
-    """Those of the broker, as the test has it."""
+    """The groups of the broker, as the test sets them."""
 
     def __init__(self, behind: Callable[[], Any]) -> None:
         self._behind = behind
@@ -45,7 +45,7 @@ class Groups:
         return found
 
     async def forget(self, *_: Any) -> None:
-        """Nothing is known of the topic."""
+        """The broker knows nothing about the topic."""
 
 
 async def hang() -> None:
@@ -115,7 +115,9 @@ def test_no_error_ends_the_look_at_what_has_retired(
 def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk refuses to let the logs of retired partitions go; the next start deletes them."""
+    """The logs of retired partitions cannot be deleted because of a disk error; the next start
+    deletes them.
+    """
 
     async def story(world: World) -> None:
         topics = await made(world)
@@ -140,7 +142,7 @@ def test_a_topic_that_is_deleted_beside_logs_that_stay_does_not_come_back(
 def test_a_topic_is_deleted_before_its_files_are_and_its_name_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large files take time: a client does not wait for them."""
+    """Large files take long to delete: a client does not wait for that."""
     may_go = threading.Event()
     real = LogDir.remove_step
 
@@ -194,7 +196,7 @@ def test_who_has_asked_is_told_that_the_topic_was_deleted(tmp_path: Path) -> Non
 def test_a_topic_whose_expansion_was_not_finished_does_not_shrink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next start would add its partitions behind those that retire."""
+    """Otherwise the next start would add its partitions behind those that retire."""
 
     async def story(world: World) -> None:
         topics = await made(world)
@@ -216,7 +218,7 @@ def stored_leaders(topics: AloneTopics) -> list[int]:
 
 
 def test_nothing_is_taken_away_while_a_log_dir_is_offline(tmp_path: Path) -> None:
-    """The store would have it that what remains has no leader."""
+    """Otherwise the store would say that the remaining partitions have no leader."""
 
     async def story(world: World) -> None:
         topics = await made(world)
@@ -260,8 +262,8 @@ def test_a_partition_whose_epoch_is_raised_while_its_log_dir_is_offline_has_a_le
 async def deleted_records(
     world: World, do: Callable[[], Any], *, first: bool = False
 ) -> list[tuple[int, int]]:
-    """Error and low watermark of the two retired partitions, whose records are deleted; something
-    else happens before that is noticed, or before it is done.
+    """Error and low watermark of the two retired partitions, whose records are deleted. Something
+    else happens before the broker notices that, or before it is done.
     """
     run = world.broker.node.dirs.run
 
@@ -287,7 +289,7 @@ async def deleted_records(
 
 
 async def shrunk(world: World) -> AloneTopics:
-    """A topic with records in the two partitions that have retired."""
+    """A topic with records in two retired partitions."""
     topics = await made(world)
     for index in (1, 2):
         partition = world.broker.table.partition(b"t", index)
@@ -372,7 +374,7 @@ def test_the_answer_does_not_wait_for_the_metadata_of_a_partition_that_has_not_r
         async def stopped() -> None:
             world.broker.table.remove_partitions(b"t", 1)
 
-        async with asyncio.timeout(5):  # half of the request's
+        async with asyncio.timeout(5):  # half of the request's timeout
             found = await deleted_records(world, stopped)
         assert found == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)] * 2
 

@@ -1,4 +1,4 @@
-"""The responses to writers of a transaction: of its coordinator, and of another broker."""
+"""The responses to writers of a transaction, from its coordinator and from another broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOG = SimpleNamespace(log_end_offset=3)
 
 
 class Coordinator:
-    """The coordinator, which knows what it was asked."""
+    """The coordinator, which records what it was asked."""
 
     def __init__(self, code: int = ErrorCode.NONE, *, waits: bool = False) -> None:
         self.code = code
@@ -96,7 +96,7 @@ def test_offsets_are_admitted_once_what_was_added_is_safe() -> None:
 
 
 class Coordinating:
-    """Another broker, which coordinates the transaction and answers when it is let."""
+    """Another broker. It coordinates the transaction, and answers when the test allows it."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -120,11 +120,13 @@ class Coordinating:
 
 
 def test_a_batch_is_verified_again_after_a_marker_that_overtook_the_answer(tmp_path: Path) -> None:
-    """Otherwise it is appended behind the marker that ends its transaction, and hangs there."""
+    """Otherwise the batch is appended after the marker that ends its transaction, and stays
+    open.
+    """
     second = TopicPartition("t", 1)
 
     async def answered(broker: Any, *, adds: bool, marked: int | None) -> list[int]:
-        """The answers about two partitions, of which one gets a producer's marker meanwhile."""
+        """The answers for two partitions. One of them gets a marker of the producer meanwhile."""
         coordinator = Coordinating()
         broker.peers().ask = coordinator.ask
         places = frozenset({PLACE, second})

@@ -1,5 +1,5 @@
-"""Markers that a thread appends: the transaction ends when the marker is on its way, and a marker
-that is sent again does not end the next one.
+"""A thread appends markers: the transaction ends when the marker is queued. A marker that is sent
+again does not end the next transaction.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write(host: Host, epoch: int, sequence: int = 0) -> None:
 
 
 def test_a_transaction_ends_when_its_marker_is_on_the_way_to_the_log(tmp_path: Path) -> None:
-    """A batch that followed the marker would begin a transaction that nobody ends."""
+    """A batch after the marker would begin a transaction that never ends."""
 
     async def story(host: Host) -> None:
         write(host, EPOCH)
@@ -77,7 +77,7 @@ def test_of_two_markers_on_the_way_the_last_one_counts(tmp_path: Path) -> None:
 
 
 def test_a_marker_behind_others_writes_is_written(tmp_path: Path) -> None:
-    """Its offset is not known when it is queued: a client's batch before it may be refused."""
+    """Its offset is not known when it is queued: an earlier batch of a client may be refused."""
 
     async def story(host: Host) -> None:
         write(host, EPOCH)
@@ -114,8 +114,8 @@ def test_a_marker_that_was_refused_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_marker_sent_again_does_not_end_a_transaction_on_the_way(tmp_path: Path) -> None:
-    """From TV 2 on, the next transaction has the marker's epoch: its first batch waits for a thread
-    when the marker comes again.
+    """From TV 2 on, the next transaction has the epoch of the marker: its first batch waits for a
+    thread when the marker arrives again.
     """
 
     async def story(host: Host) -> None:

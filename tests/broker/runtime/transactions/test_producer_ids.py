@@ -1,4 +1,4 @@
-"""Producer ids: no id is assigned twice, at any broker and after any restart."""
+"""Producer ids: no id is assigned twice, by any broker and after any restart."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_ids_that_are_left_to_another_cluster_are_never_given_out_again() -> Non
     first, other = Host(store), Host(store.new_session())
     assert (ask(first).producer_id, ask(other).producer_id) == (0, 1000)
     assert ask(first, least_producer_id=1 << 40).error_code == 0
-    assert ask(other).producer_id == 1001  # it was not asked yet
+    assert ask(other).producer_id == 1001  # it has not been asked for higher ids yet
     assert ask(first).producer_id == 1 << 40
     assert ask(other, least_producer_id=1 << 40).error_code == 0
     assert ask(other).producer_id == (1 << 40) + 1000

@@ -1,5 +1,5 @@
-"""The transaction coordinator in a cluster: markers follow a decision that can't be lost any more,
-and go wherever their partitions are led.
+"""The transaction coordinator in a cluster: markers are sent after the decision is committed, and
+follow the leaders of their partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.broker.runtime.coordinators.cluster_host import ASKED, DATA, STATE, H
 
 
 async def coordinating(host: Host) -> TransactionCoordinator:
-    """The transaction coordinator, once it serves."""
+    """The transaction coordinator, when it is ready."""
     host.lead(STATE)
     host.places[STATE].advance()
     coordinator = host.transactions()
@@ -32,7 +32,7 @@ async def coordinating(host: Host) -> TransactionCoordinator:
 
 
 async def ended(host: Host, coordinator: TransactionCoordinator) -> asyncio.Task[Decision]:
-    """A transaction on t-0, whose commit is asked for."""
+    """A transaction on t-0 whose commit was requested."""
     init = asyncio.ensure_future(_decided(coordinator.init_producer_id("tx", 60_000, None)))
     await turns()
     assert not init.done(), "the producer's epoch may still be lost"

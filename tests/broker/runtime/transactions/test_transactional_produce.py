@@ -1,4 +1,4 @@
-"""A producer's batches were under way together when its coordinator was unreachable: none is
+"""Several batches of a producer were in flight when its coordinator could not be reached. None is
 refused as out of order because an earlier one will be sent again.
 """
 
@@ -41,7 +41,7 @@ class Place:
         return dict.fromkeys(places, self.codes.pop(0))
 
     def send(self, base_sequence: int, epoch: int = 0) -> int:
-        """What a batch is refused with; 0: it may be appended."""
+        """The error code of a refused batch; 0: it may be appended."""
         asked = [(self.partition, base_sequence)]
         connection: Any = None
         refused = self.produce.admit(connection, "id", (7, epoch), VERSION, asked)
@@ -49,7 +49,7 @@ class Place:
 
 
 class FakePartition(SimpleNamespace):
-    """A partition, which is a key."""
+    """A partition as a key."""
 
     __hash__ = object.__hash__
 
@@ -83,7 +83,7 @@ def test_a_batch_that_never_comes_again_is_not_waited_for_without_end() -> None:
     place.now += WAIT_S / 2
     assert place.send(15) == AGAIN
     place.now += WAIT_S
-    assert place.send(15) == NONE  # its sequence is looked at where it is appended
+    assert place.send(15) == NONE  # its sequence is checked where it is appended
 
 
 def test_a_refusal_for_good_keeps_nobody_back() -> None:
