@@ -27,7 +27,7 @@ KEEP = {"retention.ms": "-1"}
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark with two threads in its own JVM, without the user's configuration."""
+    """A Spark with two threads in its own JVM that ignores the user's configuration."""
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -65,8 +65,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _jars() -> list[Path]:
-    """Spark's own Kafka connector and Iceberg's library, if Maven can fetch them. Their tests are
-    skipped otherwise.
+    """Spark's own Kafka connector and Iceberg's library, if Maven can fetch them. Otherwise their
+    tests are skipped.
     """
     try:
         return connector_jars() + iceberg_jars()
@@ -111,7 +111,7 @@ def connector(spark: SparkSession) -> None:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Broker]:
-    """A broker with an authorizer. The user spark on its second listener has no rights yet."""
+    """A broker with an authorizer. User spark, on its second listener, has no rights yet."""
     from tests.broker.runtime.security.sasl_harness import plain_users
 
     settings = {

@@ -1,6 +1,6 @@
-"""A program of the tests with all that it starts (JVMs, executors, Python workers), to be killed
-one by one or whole. Its processes have a mark of their own in their environments, so that nothing
-of another test, or of anybody else's, is ever hit.
+"""A program of the tests with all processes that it starts (JVMs, executors, Python workers). Tests
+can kill one of them or all. An environment variable marks them, so that no process of another test
+or user is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class OwnProcesses:
-    """A command that runs in the folder of the checkout; what it writes goes to the file `log`."""
+    """A command that runs in the folder of the checkout; its output goes to the file `log`."""
 
     def __init__(
         self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
@@ -33,7 +33,7 @@ class OwnProcesses:
             )  # fmt: skip
 
     def pids(self, what: str) -> list[int]:
-        """Those of its processes with this in their command line."""
+        """Its processes with this text in their command line."""
         found = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
@@ -46,7 +46,7 @@ class OwnProcesses:
         return found
 
     def kill(self, what: str) -> int:
-        """Kill one of these processes, if there is one, whichever; its id, or 0."""
+        """Kill any one of these processes, if there is one, and return its id, or 0."""
         pids = self.pids(what)
         if not pids:
             return 0
@@ -55,7 +55,7 @@ class OwnProcesses:
         return pid
 
     def end(self) -> int:
-        """Kill all of it, as often as it takes; the exit code of the first."""
+        """Kill all of them, repeatedly if necessary; returns the exit code of the first one."""
         while pids := self.pids(""):
             for pid in pids:
                 _kill(pid)

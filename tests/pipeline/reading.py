@@ -1,5 +1,5 @@
-"""A query as Spark drives it, without Spark: micro-batches of a StreamReader one after the other,
-and all rows of a read. Its checkpoint is kept as text, as Spark keeps it.
+"""Runs a query as Spark does, without Spark: the micro-batches of a StreamReader one after the
+other, and all rows of a read. The checkpoint is kept as text, as in Spark.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def batch_rows(servers: str, topic: str, **options: str) -> list[dict[str, Any]]
 
 
 def rows_of(reader: Any, tasks: Iterable[Any] | None = None) -> list[dict[str, Any]]:
-    """What executors read, to which Spark sends a reader and its tasks: all of a batch's, if none
-    are given.
+    """What executors read: Spark sends them a reader and tasks. Without tasks, those of a batch
+    read.
     """
     tasks = reader.partitions() if tasks is None else tasks
     serializer = CloudPickleSerializer()
@@ -49,7 +49,7 @@ def rows_of(reader: Any, tasks: Iterable[Any] | None = None) -> list[dict[str, A
 
 
 class Query:
-    """A streaming query; a second one with the first one's `log` is its restart."""
+    """A streaming query; a second one with the `log` of the first is its restart."""
 
     def __init__(
         self, servers: str, topic: str, *, log: list[str] | None = None, **options: str
@@ -64,7 +64,7 @@ class Query:
         self._start = json.loads(self.log[-1]) if self.log else self.reader.initialOffset()
 
     def step(self, *, all_available: bool = False) -> list[dict[str, Any]] | None:
-        """The next micro-batch's rows; None if there is none yet."""
+        """The rows of the next micro-batch; None if there is none yet."""
         limit = ReadAllAvailable() if all_available else self.reader.getDefaultReadLimit()
         end = self.reader.latestOffset(self._start, limit)
         if end == self._start:
@@ -75,8 +75,8 @@ class Query:
         return rows
 
     def again(self) -> list[dict[str, Any]]:
-        """The last micro-batch once more, as after a crash in the middle of it: in another process,
-        from what was saved.
+        """The last micro-batch again, as after a crash in the middle of it: in another process,
+        from the checkpoint.
         """
         if len(self.log) > 1:
             start = json.loads(self.log[-2])
@@ -89,7 +89,7 @@ class Query:
         return rows_of(fresh, self.reader.partitions(start, end))
 
     def close(self) -> None:
-        """End it."""
+        """End the query."""
         self.reader.stop()
 
 

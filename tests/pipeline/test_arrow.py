@@ -1,4 +1,6 @@
-"""Arrow batches for Spark hold what the lazy decoder gives, in the schema of Spark's connector."""
+"""Arrow batches for Spark have the same content as the lazy decoder, in the schema of Spark's
+connector.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ALL = tuple(COLUMNS)
 
 
 def _rows(data: bytes, start: int = 0, end: int | None = None) -> list[dict[str, object]]:
-    """What Spark's connector would show of the records."""
+    """The rows that Spark's connector would return for the records."""
     return [
         {
             "key": record.key,

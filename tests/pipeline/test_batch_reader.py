@@ -1,5 +1,5 @@
-"""Batch reads from a real broker, without Spark: where they begin and end, what executors do when
-records are gone, and errors that say where and what to do.
+"""Batch reads from a real broker, without Spark: where they begin and end, what executors do if
+records are deleted, and errors that say where the problem is and what to do.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_a_topic_made_anew_after_planning_is_not_read(
 
 
 def reader_task(task: InputPartition) -> InputPartition:
-    """The same range of whatever topic has the name now."""
+    """The same range of the topic that now has the name."""
     wanted = task.value
     return InputPartition(OffsetRange(wanted.topic, wanted.partition, wanted.start, wanted.end))
 

@@ -1,5 +1,5 @@
-"""What a streaming read says while no broker can tell what goes before a partition that was added:
-with brokers that are only played here. The reads themselves are in test_stream_reader.py.
+"""A streaming read while no broker can say what must be read before an added partition. The brokers
+are doubles; test_stream_reader.py has the reads themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ ENDS = dict.fromkeys(PLACES, 10)
 
 
 class Brokers:
-    """Know the prior partitions of some, and where the first partition's epoch has ended."""
+    """Knows the prior partitions of some partitions, and where the epoch of the first partition
+    ended.
+    """
 
     def __init__(self) -> None:
         self.known: set[TopicPartition] = set(PLACES)

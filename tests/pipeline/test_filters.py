@@ -1,4 +1,4 @@
-"""Filters pushed down: whatever is made of them, the rows are those that they let through."""
+"""Pushed down filters return exactly the rows that match them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def lets_through(each: Filter, row: dict[str, Any]) -> bool:
 def test_what_is_read_is_what_the_filters_let_through(given_filters: list[Filter]) -> None:
     conditions = Conditions()
     assert list(conditions.push(given_filters)) == []
-    # The timestamps run backwards now and then, as producers' clocks do.
+    # The timestamps sometimes go backwards, as the clocks of producers do.
     rows = [
         {"partition": partition, "offset": offset, "timestamp": moment((offset * 7) % 11)}
         for partition in range(3)

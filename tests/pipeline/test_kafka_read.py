@@ -1,5 +1,5 @@
-"""Reads from Apache Kafka itself, whose brokers tell no partition epochs: topic ids stand for them.
-Driven as Spark drives them, without Spark.
+"""Reads from Apache Kafka, whose brokers report no partition epochs: topic ids are used instead.
+Called as Spark calls them, without Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [*LIVE_KAFKA, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Kafka for this module; without Java or Maven its tests are skipped, except in CI."""
+    """A Kafka for this module. Without Java or Maven its tests are skipped, except in CI."""
     try:
         java_program()
         fetch_jars()

@@ -1,5 +1,5 @@
-"""Spark's own Kafka connector (spark-sql-kafka-0-10), unchanged, with a kstore broker: batches,
-bounds, headers, streams and their restart from a checkpoint; and side by side with kstore's own.
+"""Spark's own Kafka connector (spark-sql-kafka-0-10), unmodified, with a kstore broker: batches,
+bounds, headers, streams and their restart from a checkpoint; and beside kstore's connector.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_a_stream_starts_again_from_its_checkpoint(
     assert values_of(broker.bootstrap_servers, target) == expected(range(100))
     admin.create_partitions({topic: NewPartitions(4)})
     write(numbers(spark, 100, 150), broker, "kafka", topic=topic)
-    rows = numbers(spark, 150, 160).withColumn("partition", lit(3))  # the new one
+    rows = numbers(spark, 150, 160).withColumn("partition", lit(3))  # the new record
     write(rows, broker, "kafka", topic=topic)
     run()
     assert values_of(broker.bootstrap_servers, target) == expected(range(160))

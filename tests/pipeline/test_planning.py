@@ -1,4 +1,4 @@
-"""What a micro-batch reads under a limit, how ranges are cut into tasks, and when a new partition
+"""What a micro-batch reads under a limit, how ranges are split into tasks, and when a new partition
 has to wait.
 """
 

@@ -1,4 +1,4 @@
-"""Positions in a checkpoint: the same text for the same positions, and nothing else's taken."""
+"""Positions in a checkpoint: equal positions have the same text, and other texts are refused."""
 
 from __future__ import annotations
 

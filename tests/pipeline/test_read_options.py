@@ -1,5 +1,5 @@
-"""Options of a read: Spark's Kafka connector's names in any case, and an error for each wrong one
-that says which, and what to do.
+"""Options of a read: the names of Spark's Kafka connector in upper or lower case. For each invalid
+option, an error says which one it is and what to do.
 """
 
 from __future__ import annotations

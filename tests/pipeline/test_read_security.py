@@ -1,4 +1,6 @@
-"""kafka.* options reach every client of a read: here a listener with SASL, and an authorizer."""
+"""The kafka.* options apply to every client of a read. Here: a listener with SASL, and an
+authorizer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.pipeline.reading import Query, batch_rows, values, write
 
 
 def as_spark(password: str) -> dict[str, str]:
-    """Options of the user spark."""
+    """Options of user spark."""
     return {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",

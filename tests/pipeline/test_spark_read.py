@@ -1,5 +1,5 @@
 """Reads in a real Spark from a real broker, beside Spark's own Kafka connector: the same rows in
-the same schema, checkpoints across restarts, and errors that reach the user.
+the same schema, checkpoints that survive restarts, and errors that reach the user.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_values_as_text_are_what_a_cast_makes_of_them(
 def stream(
     spark: SparkSession, broker: Broker, topic: str, folder: Path, **options: Any
 ) -> StreamingQuery:
-    """A query that writes Parquet until what was there at its beginning is read."""
+    """A query that writes Parquet until it has read what was there when it began."""
     given = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
     reader = spark.readStream.format("kstore").options(**(given | options))
     frame = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
@@ -114,13 +114,13 @@ def stream(
 
 
 def finished(query: StreamingQuery) -> list[int]:
-    """Rows of each micro-batch, once the query has ended."""
+    """The number of rows of each micro-batch, when the query has ended."""
     assert query.awaitTermination(WAIT_S)
     return [progress["numInputRows"] for progress in query.recentProgress]
 
 
 def places(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
-    """Partition and offset of each row that was written."""
+    """Partition and offset of each written row."""
     rows = spark.read.parquet(str(folder / "rows")).select("partition", "offset").collect()
     return sorted(tuple(row) for row in rows)
 
@@ -158,8 +158,8 @@ def test_a_topic_made_anew_ends_the_query_with_the_way_out(
 
 
 def said_first(call: Callable[[], object]) -> tuple[str, str]:
-    """The first line of what Spark shows of an error: its last [CONDITION], and our message, which
-    comes without a traceback before it or after it.
+    """The first line of an error in Spark: its last [CONDITION] and our message, without a
+    traceback before or after it.
     """
     with pytest.raises(PySparkException) as raised:
         call()
@@ -171,7 +171,7 @@ def said_first(call: Callable[[], object]) -> tuple[str, str]:
 
 
 def missing(broker: Broker) -> str:
-    """What is said of a topic that there is not."""
+    """The error for a topic that does not exist."""
     return (
         f"topic no-such-topic: the brokers at {broker.bootstrap_servers} do not have this topic."
         " Create the topic, or correct its name in the options."

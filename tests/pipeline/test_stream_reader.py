@@ -1,5 +1,5 @@
-"""Streaming reads from a real broker, driven as Spark drives them: how much at a time, new
-partitions, restarts, topics made anew, records that are gone, ordered expansion.
+"""Streaming reads from a real broker, called as Spark calls them: rate limits, new partitions,
+restarts, recreated topics, deleted records, ordered expansion.
 """
 
 from __future__ import annotations
@@ -281,8 +281,8 @@ def test_a_query_waits_for_a_broker_that_is_restarted(
 
 
 class PartedLog:
-    """A client of a cluster whose only log ends at 20, in leader epoch 5; epoch 3 ends at ``cut``
-    in it, for a replica that had not copied more was elected (KIP-320).
+    """A client of a cluster whose only log ends at 20, in leader epoch 5. Epoch 3 ends at ``cut``
+    there, because a replica that had not copied more was elected (KIP-320).
     """
 
     def __init__(self, cut: int) -> None:

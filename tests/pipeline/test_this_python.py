@@ -37,9 +37,11 @@ print("values", [row.value.decode() for row in events.collect()])
 
 @pytest.fixture
 def unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Neither variable is set, and the PATH leads to another python3; its folder."""
+    """Neither variable is set, and the PATH has another python3 first; returns the folder of that
+    one.
+    """
     for name in NAMES:
-        monkeypatch.setenv(name, "")  # so that it is put back in any case
+        monkeypatch.setenv(name, "")  # so that it is restored in any case
         monkeypatch.delenv(name)
     other = tmp_path / "bin"
     other.mkdir()
@@ -149,7 +151,7 @@ def test_unix_sockets_are_used_unless_somebody_decided_or_the_jvm_runs(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.core.context", None)
     for name, value in ((SOCKETS, given), ("PYSPARK_GATEWAY_PORT", gateway)):
-        monkeypatch.setenv(name, value or "")  # so that it is put back in any case
+        monkeypatch.setenv(name, value or "")  # so that it is restored in any case
         if value is None:
             monkeypatch.delenv(name)
     use_unix_sockets()
@@ -172,8 +174,8 @@ def test_a_jvm_that_was_started_without_them_goes_on_without(
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A virtual environment, as far as the command looks at it: its python3 prints its PYTHONPATH
-    and its arguments.
+    """A virtual environment as the command sees it: its python3 prints its PYTHONPATH and its
+    arguments.
     """
     home = tmp_path / "environment with a space"
     (home / "bin").mkdir(parents=True)
@@ -186,7 +188,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 def started(environment: Path, path: list[str], *arguments: str) -> list[str]:
-    """What the command's Python prints."""
+    """The output of the command's Python."""
     done = subprocess.run(
         [environment / "bin" / "kstore-spark-python", *arguments], capture_output=True, text=True,
         check=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(path)},
@@ -195,7 +197,7 @@ def started(environment: Path, path: list[str], *arguments: str) -> list[str]:
 
 
 def spark_puts_first(home: Path | str) -> list[str]:
-    """What Spark puts in front of a job's own PYTHONPATH."""
+    """What Spark puts before the PYTHONPATH of a job."""
     return [
         f"{home}/python/lib/pyspark.zip",
         f"{home}/python/lib/py4j-0.10.9-src.zip",

@@ -1,5 +1,5 @@
-"""What a worker imported is spared by garbage collection; what comes later is collected. Memory
-that was freed is used again. PipelineErrors reach the user without a traceback.
+"""Garbage collection skips the objects that a worker imported, and collects later ones. Freed
+memory is used again. PipelineErrors reach the user without a traceback.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_imports_are_spared_by_two_tasks_and_later_garbage_is_collected():
 
 @message_first
 class Reader:
-    """What Spark calls."""
+    """The function that Spark calls."""
 
     def partitions(self, error: Exception) -> None:
         """Fails."""
@@ -105,7 +105,7 @@ def test_freed_memory_is_kept() -> None:
 
 
 def _pages_given(*, keep: bool) -> int:
-    """How often the system gives pages to a process that uses 40 MB in rounds."""
+    """How often the system gives pages to a process that repeatedly uses 40 MB."""
     script = _ROUNDS.replace("KEEP", str(keep))
     command = [sys.executable, "-c", script]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)

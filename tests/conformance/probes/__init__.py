@@ -1,4 +1,4 @@
-"""The cases that probe.py tells to both brokers, one module per family of APIs."""
+"""The cases that probe.py sends to both brokers, with a module for each family of APIs."""
 
 from tests.conformance.probes.admin import ADMIN_CASES
 from tests.conformance.probes.configs import CONFIG_CASES

@@ -1,5 +1,5 @@
-"""Differences from Kafka that are meant, or known and listed as left out: a pattern of the
-difference's line, and the reason.
+"""Intended differences from Kafka, and known differences that are listed as left out: a pattern for
+the line of the difference, and the reason.
 """
 
 ACCEPTED: dict[str, str] = {
@@ -101,7 +101,7 @@ ACCEPTED: dict[str, str] = {
         "whether there is a group without a name depends on the probes that ran before",
     r"bent AlterReplicaLogDirs, .* = a long name ":
         "a name that can't be is unknown; Kafka fails with UNKNOWN_SERVER_ERROR",
-    # Structures that are drawn
+    # Structures from seeds
     r"drawn (Txn)?OffsetCommit, .*: ([\w-]* again|topics: |topics\.\S*( again)?: |\S+, .* again)":
         "a topic that is named twice has one row in the answer; Kafka gives two",
     r"drawn AddPartitionsToTxn, .*( again|Kafka None, kstore .*'results_by_partition': \[\])":

@@ -168,7 +168,7 @@ def _scram(peer: Peer, version: int) -> Story:
         return Ask.DescribeUserScramCredentials(users=[{"name": u} for u in users])
 
     def seen(user: str, count: int) -> Step:
-        """Kafka's brokers hear of a change a moment after it was answered."""
+        """Kafka's brokers see a change a moment after the response."""
         return Step(
             describe(user), compare=False,
             until=lambda answer: answer and len(answer.results[0].credential_infos) == count,
@@ -259,7 +259,7 @@ def _features(peer: Peer, version: int) -> Story:
 
 
 def _entry(entity: dict[str, str | None], **ops: float | None) -> dict[str, Any]:
-    """An entity's quotas; None removes."""
+    """The quotas of an entity; None removes one."""
     return {
         "entity": [
             {"entity_type": kind.replace("_", "-"), "entity_name": name}
@@ -321,7 +321,7 @@ def _quota_filters(peer: Peer, version: int) -> Story:
     limits = [_entry({"ip": ip}, connection_creation_rate=9.0) for ip in ("127.0.0.9", None)]
     yield Ask.AlterClientQuotas(entries=limits)
     user, client, ip = "user", "client-id", "ip"
-    # Kafka's brokers hear of a change a moment after it was answered.
+    # Kafka's brokers see a change a moment after the response.
     last = _quota_filter((ip, 1, None))
     yield Step(last, compare=False, until=lambda answer: bool(answer and answer.entries))
     for parts in ((), ((user, 0, "u 1/*"),), ((user, 1, None),), ((user, 2, None),),

@@ -1,4 +1,4 @@
-"""Record batches for the probes, right and wrong, made byte by byte without kstore."""
+"""Valid and invalid record batches for the probes, built byte by byte without kstore."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import crcmod.predefined
 from tests.reference.record_batch import varint
 
 _crc32c = crcmod.predefined.mkCrcFun("crc-32c")
-# The same in every run, for answers are recorded; the brokers' retention leaves them alone.
+# The same in every run, because answers are recorded. The retention of the brokers keeps them.
 TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Flaws(NamedTuple):
-    """What may be set in a batch besides its values, or be wrong with it."""
+    """What a batch may have besides its values, including errors."""
 
     base_offset: int = 0
     producer_id: int = -1
@@ -34,7 +34,7 @@ class Flaws(NamedTuple):
 
 
 def batch(values: list[bytes | None], flaws: Flaws = Flaws()) -> bytes:  # noqa: B008 (immutable)
-    """A version 2 batch; the timestamp of record n is n ms after the first's."""
+    """A version 2 batch; the timestamp of record n is n ms after that of the first."""
     records = bytearray()
     for index, value in enumerate(values):
         body = b"\x00" + varint(index) + varint(index + flaws.first_delta)

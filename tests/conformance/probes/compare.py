@@ -1,5 +1,5 @@
-"""Answers made plain, so that two brokers' can be compared: nested dicts and lists in which what
-may differ between brokers is replaced, and what belongs to other probes is left out.
+"""Normalizes the answers of two brokers for comparison: nested dicts and lists. Values that may
+differ between brokers are replaced, and rows of other probes are left out.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from kstore.protocol.schema import ZERO_UUID, Struct
 
 
 class Difference(NamedTuple):
-    """Where two answers differ: the path to the field, and what each broker said."""
+    """A difference between two answers: the path to the field, and the value of each broker."""
 
     case: str
     version: int
     path: str
     kafka: Any
     kstore: Any
-    versions: str = ""  # where it is the same at several
+    versions: str = ""  # versions with the same difference
 
     def __str__(self) -> str:
-        """One line, without the numbers that tell the names of one version from another's."""
+        """One line, without the numbers that distinguish names between versions."""
         path = _without_numbers(self.path)
         said = [_without_numbers(repr(answer)) for answer in (self.kafka, self.kstore)]
         where = f"{self.case} v{self.versions or self.version}: {path}"
@@ -39,7 +39,7 @@ def _without_numbers(text: str) -> str:
 
 
 def together(found: list[Difference]) -> list[Difference]:
-    """Equal differences at several versions of a case as one, with the versions named."""
+    """Merge equal differences of a case at several versions into one that names the versions."""
     rows: dict[str, list[Difference]] = {}
     for difference in found:
         rows.setdefault(str(difference._replace(version=0)), []).append(difference)
@@ -60,7 +60,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _: True) -> Any:
-    """An answer without what may differ; rows of things that are not `ours` are left out."""
+    """An answer without values that may differ; rows that are not `ours` are left out."""
     if isinstance(value, ApiVersionsResponse):
         value = _without_tables(value)
     if isinstance(value, Struct):
@@ -76,8 +76,8 @@ def plain(value: Any, field: str = "", *, ours: Callable[[str], bool] = lambda _
 
 
 def _without_tables(answer: ApiVersionsResponse) -> ApiVersionsResponse:
-    """The versions are compared once, by probe.py; features of what is left out and of kstore's own
-    fields are not compared.
+    """probe.py compares the versions once. Omitted features and kstore's own fields are not
+    compared.
     """
     if answer.error_code == 0:
         answer.api_keys = []
@@ -87,7 +87,7 @@ def _without_tables(answer: ApiVersionsResponse) -> ApiVersionsResponse:
     return answer
 
 
-# What names a row of an answer's array, the strongest first: the rows' order is no part of it.
+# The fields that identify a row of an array, the best first: the order of rows is not compared.
 _LABELS = (
     "name", "api_key", "topic", "topic_name", "group_id", "transactional_id", "resource_name",
     "partition_index", "partition", "index", "key", "member_id",
@@ -107,7 +107,7 @@ def _label(row: Any) -> str:
 
 
 def _by_label(rows: list[Any]) -> Any:
-    """Rows that carry a name under it."""
+    """Put rows that have a name under it."""
     for label in _LABELS:
         if rows and all(isinstance(row, dict) and row.get(label) is not None for row in rows):
             named: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def _unless(*plain_values: Any) -> Callable[[Any], Any]:
     return lambda value: value if value in plain_values else "<some>"
 
 
-# As Java's UUID and as Kafka's Uuid are written.
+# As Java's UUID and Kafka's Uuid are written.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|^[\w-]{22}$")
 
 
@@ -139,7 +139,7 @@ def _without_uuid(value: Any) -> Any:
     return _UUID.sub("<uuid>", value or "")
 
 
-# The fields that brokers fill each in its own way.
+# Fields that each broker fills in its own way.
 _REPLACED: dict[str, Callable[[Any], Any]] = {
     "throttle_time_ms": lambda value: 0,
     "host": _unless(""),
@@ -172,12 +172,12 @@ UNSET = -1
 
 
 def differences(kafka: Any, kstore: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every place where two plain answers differ."""
+    """Every difference between two normalized answers."""
     if isinstance(kafka, dict) and isinstance(kstore, dict):
         for name in sorted(kafka.keys() | kstore.keys()):
             theirs, ours = kafka.get(name), kstore.get(name)
             if name not in kafka and ours == UNSET:
-                continue  # a field of kstore's own, later than the recorded answers
+                continue  # a field of kstore, newer than the recorded answers
             yield from differences(theirs, ours, f"{path}.{name}".lstrip("."))
     elif isinstance(kafka, list) and isinstance(kstore, list) and len(kafka) == len(kstore):
         for index, pair in enumerate(zip(kafka, kstore, strict=True)):

@@ -1,7 +1,7 @@
 """Probes of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: topics,
 brokers, groups, client metrics and loggers.
 
-Cases run beside others, so only broker configs that nobody else looks at are changed.
+Cases run beside others, so only broker configs that no other case reads are changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _resource(kind: int, name: str, **fields: Any) -> list[dict[str, Any]]:
 
 
 def describe(kind: int, name: str, *keys: str, synonyms: bool = True) -> Any:
-    """A request for some settings of one resource, for all where none is named."""
+    """A request for some settings of one resource; for all if none is named."""
     resources = _resource(kind, name, configuration_keys=list(keys) or None)
     return Ask.DescribeConfigs(resources=resources, include_synonyms=synonyms)
 
@@ -44,7 +44,7 @@ def replace(kind: int, name: str, *pairs: tuple[str, str | None], dry: bool = Fa
 
 
 def shows(**values: str | None) -> Callable[[Any], bool]:
-    """Whether a description has these values; Kafka changes behind its answer."""
+    """Whether a description has these values; Kafka applies a change after its response."""
 
     def check(answer: Any) -> bool:
         found = {row.name: row.value for row in answer.results[0].configs}
@@ -53,7 +53,7 @@ def shows(**values: str | None) -> Callable[[Any], bool]:
     return check
 
 
-# What is right with kstore may differ from Kafka: these are not compared.
+# kstore's valid value may differ from Kafka's: these are not compared.
 _OTHER_BY_DESIGN = {
     "advertised.listeners", "controller.quorum.voters", "listener.security.protocol.map",
     "listeners", "log.dir", "log.dirs", "process.roles", "controller.listener.names",
@@ -77,7 +77,7 @@ def _all_of_the_broker(peer: Peer, version: int) -> Story:
         row.name for row in answer.results[0].configs
         if row.name not in _OTHER_BY_DESIGN and not row.name.startswith(("kstore.", "zookeeper."))
     )  # fmt: skip
-    # The list of names is compared by asking for each, absent ones included.
+    # The list of names is compared by requesting each, including missing ones.
     for first in range(0, len(names), 40):
         yield describe(BROKER, "1", *names[first : first + 40])
     yield describe(BROKER, "")
@@ -128,7 +128,7 @@ _TOPIC_CHANGES: tuple[Ops, ...] = (
 )  # fmt: skip
 
 
-# How values are written: Java's parsers decide.
+# How values are written is decided by Java's parsers.
 _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("cleanup.policy", ("delete,delete", "delete,,compact", ",", " ", "Delete", "none")),
     ("retention.ms", ("+5", "0x10", "1e3", "05", "-0", "9223372036854775808", "1 000", "1_000",
@@ -150,7 +150,7 @@ def _spelled(peer: Peer, version: int) -> Story:
     for key, values in _SPELLINGS:
         for number, value in enumerate(values):
             yield alter(TOPIC, name, (key, SET, value))
-            # A mark behind it tells when Kafka's broker has seen the change.
+            # A marker change after it shows when Kafka's broker has applied the change.
             mark = str(number + 1)
             yield alter(TOPIC, name, ("flush.messages", SET, mark))
             yield Step(
@@ -164,7 +164,7 @@ def _topics_changed(peer: Peer, version: int) -> Story:
     for ops in _TOPIC_CHANGES:
         yield alter(TOPIC, name, *ops, dry=True)
         yield alter(TOPIC, name, *ops)
-    # Of what is set the sum is compared, once Kafka's broker has seen the last change.
+    # The total result is compared once Kafka's broker has applied the last change.
     yield Step(describe(TOPIC, name), until=shows(flush_ms="1000"))
     for other in ("probe-absent", "bad name", "", "..", "__consumer_offsets"):
         yield alter(TOPIC, other, ("retention.ms", SET, "x"))
@@ -320,7 +320,9 @@ def _too_few_in_sync(peer: Peer, version: int) -> Story:
 
 
 def _listed(peer: Peer, version: int) -> Story:
-    """What other cases make meanwhile would be listed too: only kinds that they don't make."""
+    """Resources that other cases create meanwhile would be listed too: use only types that they do
+    not create.
+    """
     for asked in ([8], [4], [8, 4], [0], [1], [99], [4, 99]) if version else ():
         yield Ask.ListConfigResources(resource_types=asked)
 

@@ -1,5 +1,5 @@
-"""Probes of the consumer group protocol (KIP-848): lives of groups, fencing, commits by epoch,
-static members, regular expressions, and groups that change their protocol.
+"""Probes of the consumer group protocol (KIP-848): life cycles of groups, fencing, commits by
+epoch, static members, regular expressions, and groups that change their protocol.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIMEOUT_MS = 30_000
 
 
 def beat(group: str, member: str, epoch: int, **fields: Any) -> Message:
-    """A heartbeat that says only who it is."""
+    """A heartbeat with the member id and epoch only."""
     return Ask.ConsumerGroupHeartbeat(
         group_id=group, member_id=member, member_epoch=epoch, **fields
     )
@@ -36,13 +36,13 @@ def join(group: str, member: str, *topics: str, **fields: Any) -> Message:
 
 
 def owns(topic_id: UUID, *partitions: int) -> dict[str, Any]:
-    """What a heartbeat says that the member owns."""
+    """The partitions that a heartbeat reports as owned."""
     row = {"topic_id": topic_id, "partitions": list(partitions)}
     return {"topic_partitions": [row]}
 
 
 def known(*topics: str) -> Step:
-    """Waits until the coordinator has heard of new topics, which is after they were answered."""
+    """Wait until the coordinator sees new topics, which is after the response that created them."""
     return Step(
         join(f"{topics[-1]}-known", "first", *topics),
         until=lambda answer: len(answer.assignment.topic_partitions) == len(topics),
@@ -127,7 +127,8 @@ def _range(peer: Peer, version: int) -> Story:
     yield join(group, "c", one, server_assignor="range", instance_id="y")
     for member in "abc":
         yield Step(beat(group, member, 2), until=lambda answer: answer.error_code == 0)
-    for member in "cb":  # "a" stays where it is until it has given up what the others are to get
+    # "a" stays where it is until it has revoked the partitions that go to the others.
+    for member in "cb":
         yield Step(beat(group, member, 2), until=_epoch(4), compare=False)
     described: Any = yield Step(Ask.ConsumerGroupDescribe(group_ids=[group]), compare=False)
     assert len(described.groups[0].members) == 3
@@ -193,7 +194,7 @@ def _commits(peer: Peer, version: int) -> Story:
     yield join(group, "b", topic)
     yield Step(beat(group, "b", 2), until=_epoch(3), compare=False)
     yield beat(group, "a", 2)
-    yield _commit(peer, version, group, topic, "a", 2, 0, 3)  # 3 is yet to be given up
+    yield _commit(peer, version, group, topic, "a", 2, 0, 3)  # 3 is not revoked yet
     yield beat(group, "a", 2, **owns(topic_id, 0, 1))
     yield _commit(peer, version, group, topic, "a", 2, 0)  # kept since epoch 2
     yield _commit(peer, version, group, topic, "a", 2, 3)  # given up
@@ -201,7 +202,8 @@ def _commits(peer: Peer, version: int) -> Story:
     yield beat(group, "b", 3)
     yield _commit(peer, version, group, topic, "b", 2, 3)  # before it was given
     yield _commit(peer, version, group, topic, "b", 3, 3)
-    yield _commit(peer, version, group, topic, "b", 3, 1)  # never its own: KAFKA-19779's first form
+    # It never owned the partition: the first form of KAFKA-19779.
+    yield _commit(peer, version, group, topic, "b", 3, 1)
 
 
 def _fetches(peer: Peer, version: int) -> Story:
@@ -280,7 +282,7 @@ def _migration(peer: Peer, version: int) -> Story:
     last: Any = yield _classic_join(group, topic, member, 0)
     yield sync(last.generation_id, given)
     yield Ask.LeaveGroup(group_id=group, members=[{"member_id": member}])
-    yield join(group, "new", topic)  # an empty classic group gives way
+    yield join(group, "new", topic)  # an empty classic group is replaced
     yield beat(group, "new", -1)
     yield _classic_join(group, topic, "nobody")
     yield Step(_classic_join(group, topic, ""), compare=False)

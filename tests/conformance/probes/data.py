@@ -17,7 +17,7 @@ from tests.record_requests import fetch_part, fetch_request, list_request, produ
 def produce(
     topic: str | uuid.UUID, records: bytes | None, *, partition: int = 0, acks: int = -1
 ) -> Message:
-    """A request with one partition's records, by name or (version 13 on) by id."""
+    """A request with the records of one partition, by topic name or (from version 13) by id."""
     return produce_request(topic, records, first=partition, acks=acks, timeout_ms=10_000)
 
 
@@ -25,15 +25,15 @@ def _named(peer: Peer, version: int, topic: str, by_id_from: int) -> str | uuid.
     return peer.topic_id(topic) if version >= by_id_from else topic
 
 
-# What is wrong with a batch, or unusual: Kafka's answer to each is the specification.
+# Errors and unusual values in a batch: Kafka's answer to each is the specification.
 _FLAWED: list[Flaws] = [
     Flaws(crc_xor=1), Flaws(magic=1), Flaws(magic=3), Flaws(count_plus=1), Flaws(count_plus=-1),
     Flaws(last_delta_plus=1), Flaws(first_delta=1), Flaws(base_offset=77), Flaws(cut_bytes=3),
     Flaws(length_plus=3), Flaws(length_plus=-3),
     Flaws(attributes=0x20),  # a control batch
     Flaws(attributes=0x10),  # transactional, without a producer id
-    Flaws(attributes=0x08),  # says that its timestamps are append times
-    Flaws(attributes=0x07), Flaws(attributes=0x05),  # there is no codec 7
+    Flaws(attributes=0x08),  # its timestamps are declared as append times
+    Flaws(attributes=0x07), Flaws(attributes=0x05),  # codec 7 does not exist
     Flaws(timestamp_ms=-1), Flaws(timestamp_ms=TIMESTAMP_MS * 100),
     Flaws(producer_id=12, producer_epoch=0),  # no sequence
     Flaws(key=None),
@@ -89,14 +89,14 @@ def _produce_idempotent(peer: Peer, version: int) -> Story:
         flaws = Flaws(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         return produce(topic, batch([b"v"] * count, flaws))
 
-    yield sent(5)  # an unknown producer may start anywhere
+    yield sent(5)  # an unknown producer may start at any sequence
     yield sent(7)
-    yield sent(7)  # again
+    yield sent(7)  # repeated
     yield sent(5)
     yield sent(12)  # a gap
     for sequence in (9, 11, 13, 15, 17):
         yield sent(sequence)
-    yield sent(5)  # no longer among the last five
+    yield sent(5)  # no longer among the last five batches
     yield sent(19, epoch=2)  # a new epoch starts at 0
     yield sent(0, epoch=2)
     yield sent(2, epoch=1)  # fenced
@@ -164,11 +164,11 @@ def _fetch_session(peer: Peer, version: int) -> Story:
     opened: Any = yield _fetch_request(topic, 8, session=(0, 0))
     session = opened.session_id if opened is not None else 0
     empty = Ask.Fetch(max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=1)
-    yield empty  # offset 8 again: there is data
+    yield empty  # offset 8 again: now there is data
     moved = _fetch_request(topic, 10, session=(session, 2))
     yield moved
     empty.session_epoch = 3
-    yield empty  # nothing new: no partition is in the answer
+    yield empty  # nothing new: the answer has no partition
     empty.session_epoch = 9
     yield empty
     added = _fetch_request(topic, 0, partition=1, session=(session, 4))
@@ -179,7 +179,7 @@ def _fetch_session(peer: Peer, version: int) -> Story:
         max_wait_ms=50, min_bytes=1, session_id=session, session_epoch=5,
         forgotten_topics_data=forgotten,
     )  # fmt: skip
-    yield _fetch_request(topic, 0, session=(session, -1))  # closes it
+    yield _fetch_request(topic, 0, session=(session, -1))  # closes the session
     empty.session_epoch = 6
     yield empty
 

@@ -1,4 +1,4 @@
-"""Probes of FindCoordinator and of the classic group APIs, in and out of order."""
+"""Probes of FindCoordinator and the classic group APIs, in order and out of order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def join(group: str, member_id: str = "", **fields: Any) -> Message:
 
 
 def _joined(group: str, version: int) -> Story:
-    """Joins as a new member would; the last answer is the join's own."""
+    """Joins as a new member does; the last answer is that of the join."""
     answer = yield join(group)
     if version >= 4 and answer is not None:
         answer = yield join(group, answer.member_id)
@@ -110,7 +110,8 @@ def _leave_group(peer: Peer, version: int) -> Story:
 
 
 def _describe_groups(peer: Peer, version: int) -> Story:
-    yield Ask.DescribeGroups(groups=["probe-no-group"])  # others may make the group "" meanwhile
+    # Other cases may create the group "" meanwhile.
+    yield Ask.DescribeGroups(groups=["probe-no-group"])
     group = f"probe-describe-{version}"
     yield from _joined(group, peer.version_for(11))
     request = Ask.DescribeGroups(groups=[group])

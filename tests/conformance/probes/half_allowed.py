@@ -1,7 +1,7 @@
-"""Requests about two things at once, of which a user may have a right to one: mine-a and others-b,
-their groups, transactions and configs. And those whose answers list what is there.
+"""Requests about two resources at once, where a user may have a right to only one: mine-a and
+others-b, their groups, transactions and configs. Also requests that list resources.
 
-What is there is made once (`make`); nothing that is asked changes it for who is refused.
+`make` creates the resources once. Refused requests do not change them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALL_GROUPS = [MY_GROUP, OTHERS_GROUP, MY_MEMBERS]
 
 
 class Question(NamedTuple):
-    """One request, or what makes it for a broker, at a version (None: the highest)."""
+    """One request, or a function that builds it for a broker, at a version (None: the highest)."""
 
     name: str
     request: Message | Callable[[Peer], Message]
@@ -38,14 +38,14 @@ class Question(NamedTuple):
 
 
 def is_ours(label: str) -> bool:
-    """Whether a row of an answer is about what `make` made, not about what other requests make
-    beside this one.
+    """Whether a row of an answer is about a resource that `make` created, not about those that
+    other requests create at the same time.
     """
     return label not in (NEW_GROUP, NEW_ID) and not label.startswith(("pm-", "probe", "__"))
 
 
 def make(peer: Peer) -> None:
-    """Topics, groups with offsets and with a member, transactions that are open."""
+    """Topics, groups with offsets and with a member, and open transactions."""
     for topic in (MINE, OTHERS):
         message = create(topic, 2)
         settle(peer, message, peer.ask(message, peer.version_for(19)))
@@ -64,7 +64,7 @@ def _succeed(peer: Peer, message: Message, version: int) -> None:
 
 
 def _rows(*names: str, key: str = "partitions", **row: Any) -> list[dict[str, Any]]:
-    """A row of partition 0 for each topic; without fields only the partition's number."""
+    """A row of partition 0 for each topic; without fields, only the partition number."""
     return [{"name": name, key: [{"partition_index": 0, **row} if row else 0]} for name in names]
 
 
@@ -91,13 +91,13 @@ def _configs(kind: int, *names: str) -> Message:
 
 
 def _alter(*resources: tuple[int, str]) -> Message:
-    """Nothing is set, and only looked at."""
+    """Reads only; nothing is set."""
     rows = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
     return Ask.AlterConfigs(resources=rows, validate_only=True)
 
 
 def _create_topics() -> Message:
-    """Looked at only."""
+    """Reads only."""
     names = ("mine-new", "others-new", OTHERS)
     rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
     return Ask.CreateTopics(topics=rows, timeout_ms=10_000, validate_only=True)
@@ -137,7 +137,7 @@ QUESTIONS = tuple(Question(*row) for row in (
     ("ConsumerGroupDescribe", Ask.ConsumerGroupDescribe(
         group_ids=[MY_MEMBERS, OTHERS_GROUP], include_authorized_operations=True)),
     ("StreamsGroupDescribe", Ask.StreamsGroupDescribe(group_ids=ALL_GROUPS)),
-    # One topic that may be described does not make up for another.
+    # A right to one topic does not make up for a missing right to the other.
     ("ConsumerGroupHeartbeat", join(NEW_GROUP, "member", MINE, OTHERS)),
     ("FindCoordinator of transactions",
      Ask.FindCoordinator(key_type=1, coordinator_keys=[MY_ID, OTHERS_ID])),

@@ -1,5 +1,5 @@
-"""One of the two brokers that probes ask: a separate connection, raw frames and messages, and the
-few questions about the broker's state that a story needs.
+"""One of the two brokers that probes send requests to: a separate connection, raw frames and
+messages, and a few queries of the broker's state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.plain_messages import Ask
 
 CORRELATION_ID = 7
 _END_TXN = 26
-# An answer that has not come by then does not come, unless the other broker's did.
+# After this time no answer is expected, unless the other broker answered.
 PATIENCE_S = 20.0
 
 
 class Peer:
-    """One of the two brokers, with connections that are opened anew for each case."""
+    """One of the two brokers; each case opens new connections."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Peer:
         self.reset()
 
     def twin(self) -> Peer:
-        """The same broker with connections of its own, for another thread."""
+        """The same broker with separate connections for another thread."""
         twin = Peer(self.name, *self.address)
         twin.noted = self.noted
         return twin
@@ -66,11 +66,11 @@ class Peer:
         return self.receive(message, version, on)
 
     def send(self, message: Message, version: int, on: str = "") -> None:
-        """One request, whose answer is to be received later."""
+        """Send one request; its answer is received later."""
         self.connect(on).sendall(encode_request(message, version, CORRELATION_ID, "probe"))
 
     def receive(self, message: Message, version: int, on: str = "") -> Message:
-        """The answer to the oldest request that was sent on the connection."""
+        """The answer to the oldest unanswered request on the connection."""
         answer = wire.read_frame(self.connect(on))
         response = APIS[message.API_KEY].response
         correlation_id, found = decode_response(answer, response, version)
@@ -79,7 +79,7 @@ class Peer:
         return found
 
     def version_for(self, api_key: int, at_most: int = 32767) -> int:
-        """The highest version that this broker and our declarations have."""
+        """The highest version that this broker and our declarations support."""
         return min(self.versions[api_key][1], APIS[api_key].max_version, at_most)
 
     def serves(self, topic: str) -> int:
@@ -88,12 +88,13 @@ class Peer:
         request = Ask.ListOffsets(replica_id=-1, topics=[{"name": topic, "partitions": rows}])
         answer: Any = self.ask(request, 5)
         codes = {row.partition_index: row.error_code for row in answer.topics[0].partitions}
-        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # Kafka has errors first, whatever was asked
+        # Kafka returns errors first, whatever the request.
+        absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return codes[0] or next((code for code in codes.values() if code not in (0, absent)), 0)
 
     def warm_up(self, deadline_s: float = 60) -> None:
-        """Waits until the coordinators and the producer id allocator answer: Kafka starts them
-        when they are first asked for.
+        """Wait until the coordinators and the producer id allocator answer: Kafka starts them at
+        the first request.
         """
         end = time.monotonic() + deadline_s
         requests: list[tuple[Message, int]] = [
@@ -115,11 +116,11 @@ class Peer:
                 time.sleep(0.1)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions of a topic this broker tells of."""
+        """The number of partitions of a topic in this broker's metadata."""
         return len(self._metadata(topic).partitions)
 
     def topic_id(self, topic: str) -> uuid.UUID:
-        """A topic's id on this broker; the zero id where there is no such topic."""
+        """The id of a topic on this broker; the zero id if the topic does not exist."""
         return self._metadata(topic).topic_id
 
     def _metadata(self, topic: str) -> Any:

@@ -1,5 +1,5 @@
-"""The responses of each API to many users, each with one right: about existing and missing
-resources. The responses of two brokers are compared elsewhere.
+"""The responses of each API to many users with one right each, about existing and missing
+resources. Other modules compare the responses of two brokers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _WITH_OPERATIONS = (
 
 
 class Asked(NamedTuple):
-    """One question: an API's request at a version, by a user, about what is there or is not."""
+    """One question: a request of an API at a version, by a user, about an existing or missing
+    resource.
+    """
 
     api_key: int
     version: int
@@ -57,7 +59,7 @@ Ask = Callable[[SecuredPeer], Iterator[tuple[Asked, Any]]]
 def answers(
     peer: SecuredPeer, api_key: int, version: int, users: Iterable[str] = USERS
 ) -> Iterator[tuple[Asked, Any]]:
-    """The responses to users from one API at one version, one after the other."""
+    """The responses of one API at one version to all users, one after the other."""
     there, absent = Unit(peer, api_key, version), Unit(peer, api_key, version)
     absent.name = f"{there.name}-absent"
     absent.topic_id, absent.group = UNKNOWN_ID, f"{absent.name}-g"
@@ -73,7 +75,7 @@ def answers(
 
 
 def answers_to(peer: SecuredPeer, question: Question) -> Iterator[tuple[Asked, Any]]:
-    """The responses to all users for resources that may be half their own."""
+    """The responses to all users about two resources, of which they may have a right to one."""
     message = question.ask(peer)
     version = question.version
     if version is None:
@@ -94,7 +96,7 @@ def _make(unit: Unit) -> None:
 
 
 def request(unit: Unit) -> Message:
-    """The unit's request, which asks for authorized operations where it can."""
+    """The unit's request. It asks for authorized operations if the API supports that."""
     message = seed(unit)
     if isinstance(message, DeleteAclsRequest):
         message.filters = [

@@ -1,7 +1,8 @@
-"""A broker that checks rights, and users who have one each: a connection that is named after a user
-is that user's (SASL PLAIN), every other is the super user's, who comes in without a password.
+"""A broker with an authorizer, and users with one right each. A connection that is named after a
+user authenticates as that user (SASL PLAIN). All other connections belong to the super user, who
+needs no password.
 
-It holds no expectation: what each user is answered is compared elsewhere.
+This module has no expectations: the answers are compared elsewhere.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def secure(broker: Any) -> int:
-    """Give a broker that is not started the users, at a separate listener; returns that one's port.
-    Clients of the other listener are the super user.
+    """Add the users to a broker that is not started, with a separate listener; returns the port of
+    that listener. Clients of the other listener are the super user.
     """
     users = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
     broker.overrides |= {
@@ -83,18 +84,18 @@ def secure(broker: Any) -> int:
 
 
 class SecuredPeer(Peer):
-    """The same broker at two listeners."""
+    """The same broker with two listeners."""
 
     def __init__(self, name: str, host: str, port: int, secured_port: int) -> None:
         self.secured = (host, secured_port)
         super().__init__(name, host, port)
 
     def twin(self) -> SecuredPeer:
-        """The same broker with connections of its own, for another thread."""
+        """The same broker with separate connections for another thread."""
         return SecuredPeer(self.name, *self.address, self.secured[1])
 
     def connect(self, on: str = "") -> socket.socket:
-        """The open connection of that name, or a new one that is authenticated."""
+        """The open connection of that name, or a new authenticated one."""
         if on in USERS and on not in self._sockets:
             made = socket.create_connection(self.secured, timeout=PATIENCE_S)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -118,7 +119,7 @@ def _authenticate(connection: socket.socket, user: str) -> None:
 
 
 def grant(peer: Peer) -> None:
-    """Give the users what their names say."""
+    """Give the users the rights that their names say."""
     rows = []
     for user in USERS:
         for right in user.split("__"):

@@ -1,5 +1,5 @@
-"""A valid request of every API, made from its schema: fields get their values by their names. The
-probes bend these requests one field at a time. What is compared is not here.
+"""A valid request of every API, built from its schema: fields get values by their names. The probes
+change these requests one field at a time. Comparison is done elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.conformance.probes.peer import Peer
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
-# Requests that would end Kafka's only broker or change what it is.
+# Requests that would stop or reconfigure Kafka's only broker.
 NOT_BENT = {
     57: "UpdateFeatures lowers the features that the other probes rely on",
     64: "UnregisterBroker takes Kafka's only broker away",
@@ -36,14 +36,14 @@ NOT_BENT = {
 
 
 class Unit:
-    """One API at one version, asked of one broker: names of its own, and what was prepared."""
+    """One API at one version on one broker: unique names and prepared resources."""
 
     def __init__(self, peer: Peer, api_key: int, version: int, prefix: str = "pm") -> None:
         self.peer = peer
         self.api_key = api_key
         self.version = version
         self.name = f"{prefix}-{api_key}-v{version}"
-        self.number = 0  # of the request, for names that are used once
+        self.number = 0  # number of the request, for names that are used once
         self.topic_id = ZERO_UUID
         self.group = f"{self.name}-g"
         self.member_id = ""
@@ -52,17 +52,17 @@ class Unit:
         self.producer_epoch = 0
 
     def of(self, peer: Peer) -> Unit:
-        """The same of another broker."""
+        """The same for another broker."""
         return Unit(peer, self.api_key, self.version, self.name.partition("-")[0])
 
     @property
     def topic(self) -> str:
-        """The topic that is there: two partitions, ten records in the first."""
+        """The existing topic: two partitions, with ten records in the first."""
         return self.name
 
     def owns(self, label: str) -> bool:
-        """Whether a row of an answer is about this unit: it has no name, or the unit's own. Others
-        ask beside it, each broker in its own time.
+        """Whether a row of an answer is about this unit: it has no name or one of the unit's names.
+        Other units run at the same time.
         """
         return not label.startswith(("p", "__", "mine-", "others-")) or self.name in label
 
@@ -73,7 +73,7 @@ class Unit:
 
 
 def _joined(unit: Unit) -> None:
-    """A group with one member, stable."""
+    """A stable group with one member."""
     version = unit.peer.version_for(11)
     fields = {"session_timeout_ms": 600_000, "rebalance_timeout_ms": 600_000}
     first: Any = unit.peer.ask(join(unit.group, **fields), version)
@@ -88,7 +88,7 @@ def _joined(unit: Unit) -> None:
 
 
 def _producer(unit: Unit) -> None:
-    """A transactional producer that has begun nothing."""
+    """A transactional producer without a transaction."""
     request = Ask.InitProducerId(transactional_id=unit.name, transaction_timeout_ms=60_000)
     answer: Any = unit.peer.ask(request, unit.peer.version_for(22))
     unit.producer_id, unit.producer_epoch = answer.producer_id, answer.producer_epoch
@@ -101,7 +101,9 @@ _PREPARED: dict[int, Callable[[Unit], None]] = {
 
 
 def prepare(unit: Unit) -> None:
-    """Makes the unit's topic with its records, and its group or producer, on the unit's broker."""
+    """Creates the unit's topic with its records, and its group or producer, on the unit's
+    broker.
+    """
     from tests.conformance.probes.story import settle
 
     message = create(unit.topic, 2)
@@ -253,14 +255,14 @@ _BY_KIND: dict[str, Any] = {
 
 
 class Shape:
-    """What a request is made of: here one element of each array, and the tables' values."""
+    """The values of a request: one element in each array, and the values of the tables."""
 
     def elements(self, make: Callable[[], Any]) -> list[Any]:
-        """Those of an array, each made anew."""
+        """The elements of an array, newly built."""
         return [make()]
 
     def leaf(self, name: str, value: Any) -> Any:
-        """The value of a field that has this value in the tables."""
+        """The value from the tables for a field."""
         return value
 
 
@@ -268,7 +270,7 @@ ONE_OF_EACH = Shape()
 
 
 def seed(unit: Unit, shape: Shape = ONE_OF_EACH) -> Message:
-    """The unit's request as it should be, or in another shape."""
+    """The valid request of the unit, or one with another structure."""
     cls = APIS[unit.api_key].request
     message = _filled(cls, unit, "", shape)
     assert isinstance(message, Message)

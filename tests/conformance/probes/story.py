@@ -1,9 +1,9 @@
-"""Stories: requests that belong together, sent to both brokers in the same order, with their
-responses compared. The stories themselves are in the modules of the families of APIs.
+"""Stories: related requests that are sent to both brokers in the same order, and whose responses
+are compared. The stories are in the modules of the families of APIs.
 
-A story is a generator: it yields messages and receives the responses, so it can't `yield from` a
+A story is a generator: it yields messages and receives the responses, so it cannot `yield from` a
 list. A message uses the story's own connection, at the case's version if it is of the case's API,
-else at the highest. `Step` says more: another connection, another version, or a response that is
+else at the highest. `Step` selects another connection, another version, or a response that is
 received later.
 """
 
@@ -28,11 +28,12 @@ from tests.conformance.probes.recorded.answers import Answers, as_recorded
 
 
 class Step(NamedTuple):
-    """A message with more said: on which connection, at which version, and what of its answer.
+    """A message with options: its connection, its version, and which part of its answer is
+    compared.
 
     `wait=False` only sends; a later `Step(None, on=...)` takes the answer. `compare=False` is for
-    what only prepares. `until` repeats the request, each 50 ms for at most 20 s, until the answer
-    satisfies it; only the last answer counts.
+    requests that only prepare. `until` repeats the request, every 50 ms for at most 20 s, until the
+    answer satisfies it; only the last answer counts.
     """
 
     message: Message | None
@@ -43,23 +44,24 @@ class Step(NamedTuple):
     until: Callable[[Any], bool] | None = None
 
 
-# None is sent where the broker gave no answer.
+# None is sent if the broker gave no answer.
 Story = Generator["Message | Step", Any, Any]
 
 
 class Case(NamedTuple):
-    """A story for both brokers, once per version of one API that both serve."""
+    """A story for both brokers, once for each version of one API that both serve."""
 
     name: str
     api_key: int
     story: Callable[[Peer, int], Story]
     min_version: int = 0
     max_version: int = 32767
-    every_version: bool = True  # else only the first and the last: it changes much and takes long
+    # Otherwise only the first and last versions: it changes much and takes long.
+    every_version: bool = True
 
 
 def settle(peer: Peer, message: Message, answer: Any) -> None:
-    """Waits until what a request changed is seen by the data plane: Kafka answers before it is."""
+    """Wait until the data plane sees the change of a request: Kafka responds earlier."""
     if isinstance(message, CreateTopicsRequest) and not message.validate_only:
         wanted, rows = 0, answer.topics
     elif isinstance(message, DeleteTopicsRequest):
@@ -85,7 +87,7 @@ def _await_partitions(peer: Peer, message: CreatePartitionsRequest, answer: Any)
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a message."""
+    """All texts of a message."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -97,7 +99,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 class Teller:
-    """Tells one story at one version to one broker."""
+    """Runs one story at one version on one broker."""
 
     def __init__(self, peer: Peer, case: Case, version: int) -> None:
         self.peer = peer
@@ -107,11 +109,11 @@ class Teller:
         self._named: set[str] = set()
 
     def _owns(self, label: str) -> bool:
-        """Whether a row of an answer is this story's: others run beside it."""
+        """Whether a row of an answer belongs to this story: others run at the same time."""
         return not label.startswith(("probe-", "pm-", "pd-")) or label in self._named
 
     def tell(self) -> list[Any]:
-        """The plain answers; a closed connection is the answer "closed"."""
+        """The normalized answers; a closed connection is the answer "closed"."""
         answers: list[Any] = []
         self.peer.reset()
         story = self.case.story(self.peer, self.version)
@@ -171,7 +173,7 @@ class Teller:
 
 
 def run_case(case: Case, kafka: Peer | Answers, kstore: Peer) -> Iterator[Difference]:
-    """Tells the story to both brokers at every version that they share."""
+    """Run the story on both brokers at every version that they share."""
     if case.api_key not in kstore.versions:
         yield Difference(case.name, -1, "ApiVersions", kafka.versions[case.api_key], None)
         return

@@ -1,5 +1,5 @@
-"""Probes of streams groups (KIP-1071): requests that are refused, topologies that do not fit the
-topics, a group's life with tasks moving between members, and who may commit.
+"""Probes of streams groups (KIP-1071): refused requests, topologies that do not fit the topics, the
+life of a group whose tasks move between members, and who may commit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def owned(**tasks: list[int]) -> list[dict[str, Any]]:
 
 
 def having(**tasks: list[int]) -> dict[str, Any]:
-    """What a member says that it has, as fields of a heartbeat."""
+    """The tasks that a member reports, as fields of a heartbeat."""
     return {"active_tasks": owned(**tasks), "standby_tasks": [], "warmup_tasks": []}
 
 
@@ -67,17 +67,17 @@ def codes(answer: Any) -> set[int]:
 
 
 def without(*unwanted: int) -> Callable[[Any], bool]:
-    """Until the answer has none of these statuses."""
+    """Repeat until the answer has none of these statuses."""
     return lambda answer: answer.error_code != 0 or not codes(answer) & set(unwanted)
 
 
 def settled(message: Message) -> Step:
-    """Ask until neither topics nor a delay are waited for."""
+    """Repeat until the group waits for neither topics nor a delay."""
     return Step(message, until=without(MISSING_INTERNAL, DELAYED))
 
 
 def exist(*topics: str) -> Step:
-    """Wait until the topics do, so that both brokers' coordinators meet them all at once."""
+    """Wait for the topics, so that the coordinators of both brokers see them all at once."""
     request = Ask.Metadata(
         topics=[{"name": name} for name in topics], allow_auto_topic_creation=False
     )
@@ -220,7 +220,7 @@ def _second_member(group: str, source: str, told: dict[str, Any], epoch: int) ->
     yield beat(group, newer, "m1", **having())
     yield settled(join(group, told, "m1"))
     yield Ask.StreamsGroupDescribe(group_ids=[group])
-    # KAFKA-19779: what m2 kept may be committed with its old epoch, what it gave up may not.
+    # KAFKA-19779: m2 may commit kept tasks with its old epoch, but not revoked ones.
     for partition in (0, 1):
         yield _commit(group, source, "m2", epoch, partition)
         yield _commit(group, f"{group}-repartition", "m2", epoch, partition)
@@ -285,7 +285,7 @@ def _endpoints(peer: Peer, version: int) -> Story:
 
 
 def _conversions(peer: Peer, version: int) -> Story:
-    """A group id of another kind: an empty classic group gives way, and the other way round."""
+    """A group id of another type: an empty classic group is replaced, and the reverse."""
     topic, group = "probe-streams-convert", "probe-streams-convert"
     told = topology(sub("0", topic))
     yield create(topic, 1)

@@ -1,6 +1,6 @@
-"""Probes of transactions: the coordinator's APIs in and out of order, transactional writes with and
-without it, offsets in transactions, and what readers see. Kafka writes the markers after its
-response to EndTxn, so a story waits until a transaction is complete.
+"""Probes of transactions: the APIs of the coordinator in order and out of order, transactional
+writes with and without a transaction, offsets in transactions, and what readers see. Kafka writes
+the markers after its response to EndTxn, so a story waits until a transaction is complete.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ UNKNOWN_PRODUCER = 987_654_321
 
 
 def _init(name: str, **fields: Any) -> Step:
-    """A producer id, once the coordinator is there and no transaction in the way."""
+    """A producer id, when the coordinator is ready and no transaction is in the way."""
     said = {"transactional_id": name, "transaction_timeout_ms": TIMEOUT_MS, **fields}
     busy = STARTING | {CONCURRENT}
     return Step(Ask.InitProducerId(**said), until=lambda answer: answer.error_code not in busy)
 
 
 def _completed(name: str) -> Step:
-    """The state, once no marker is missing."""
+    """The state, when no marker is missing."""
     return Step(
         Ask.DescribeTransactions(transactional_ids=[name]),
         until=lambda answer: "Prepare" not in answer.transaction_states[0].transaction_state,
@@ -193,7 +193,7 @@ def _end_txn(peer: Peer, version: int) -> Story:
 
 
 def _end_txn_after_abort(peer: Peer, version: int) -> Story:
-    """Another producer begins, which aborts the transaction; then its own producer ends it."""
+    """Another producer begins, which aborts the transaction; then the first producer ends it."""
     topic, name = f"probe-txn-abort-{version}", f"probe-txn-abort-{version}"
     yield create(topic)
     who = yield _init(name)
@@ -224,7 +224,7 @@ def _txn_offset_commit(peer: Peer, version: int) -> Story:
     def fetch(*, stable: bool) -> Step:
         return Step(offsets_request(topic, 0, 1, group=group, require_stable=stable), version=8)
 
-    yield ask(5, 0)  # in no transaction, but from version 5 on
+    yield ask(5, 0)  # outside a transaction, but not from version 5
     yield fetch(stable=True)
     offsets = Ask.AddOffsetsToTxn(**producer_fields(name, who), group_id=group)
     yield offsets

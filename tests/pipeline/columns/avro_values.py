@@ -1,4 +1,6 @@
-"""Avro for tests: schemas of records, and values as serializers of a schema registry write them."""
+"""Avro for tests: schemas of records, and values in the format of serializers of a schema
+registry.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import fastavro
 
 
 def avro(schema: Any, datum: Any, number: int | None = None) -> bytes:
-    """The datum, after the registry's header if its schema has a number."""
+    """The encoded value, after the registry's header if the schema has an id."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
     return (b"" if number is None else struct.pack(">bI", 0, number)) + out.getvalue()

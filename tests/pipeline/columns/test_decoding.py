@@ -1,4 +1,6 @@
-"""Values of Avro, JSON Schema and Protobuf as arrays, and what is said of those that are none."""
+"""Values in Avro, JSON Schema and Protobuf as arrays, and the errors for values that cannot be
+decoded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Bad = list[tuple[int, str]]
 
 
 def opened(schemas: dict[int | None, Schema]) -> ValueFormat:
-    """With the type that all have together."""
+    """An array with the type that all values share."""
     values = ValueFormat(schemas)
     return replace(values, type=values.schema_type())
 
@@ -72,7 +74,7 @@ def as_row(datum: dict[str, Any]) -> dict[str, Any]:
 def test_avro_records_are_structs(numbers: list[int | None]) -> None:
     values = opened({7: Schema("avro", json.dumps(ORDER))})
     plain = json.loads(json.dumps(ORDER))
-    plain["fields"][4]["type"] = "int"  # a time is what it is stored as
+    plain["fields"][4]["type"] = "int"  # a time has the type that it is stored as
     raw = [None if n is None else avro(plain, order(n), 7) for n in numbers]
     rows, bad = decoded(values, *raw)
     assert rows == [None if n is None else as_row(order(n)) for n in numbers]
@@ -255,7 +257,7 @@ F = descriptor_pb2.FieldDescriptorProto
 
 
 def protobuf_file() -> descriptor_pb2.FileDescriptorProto:
-    """Order and Other, with something of each kind of field."""
+    """Messages Order and Other, with each type of field."""
     file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
     for name in ("struct", "timestamp", "wrappers"):
         file.dependency.append(f"google/protobuf/{name}.proto")

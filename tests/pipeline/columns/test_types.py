@@ -1,4 +1,4 @@
-"""Types of columns: what they become in Iceberg and back, and how a column grows."""
+"""Types of columns: their types in Iceberg, the way back, and how a column grows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_growth_keeps_every_field_and_ends(first: Any, second: Any, third: Any) 
     except ColumnTypeError:
         return
     for each in (first, second, third):
-        assert merged(grown, each) == grown  # it has all that this has already
+        assert merged(grown, each) == grown  # it already has all of this type
         assert holds(grown, each)
 
 

@@ -30,7 +30,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def silent(_: object) -> None:
-    """Ignores the progress."""
+    """Ignores progress."""
 
 
 def settings(broker: Broker) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def write_all_kinds(broker: Broker, topic: str, numbers: range, **options: Any) 
 def archived(
     spark: SparkSession | None, broker: Broker, folder: Path, topics: str, **more: Any
 ) -> list[Slice]:
-    """One run; without Spark in this process."""
+    """Run the job in this process, without Spark."""
     options = ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
     return archive(spark, options, silent)
 
@@ -63,13 +63,13 @@ def archived(
 def restored(
     spark: SparkSession | None, folder: Path, broker: Broker, **more: Any
 ) -> list[Restored]:
-    """One run; without Spark in this process."""
+    """Run the job in this process, without Spark."""
     more.setdefault("topics", re.compile(".*"))
     return restore(spark, RestoreOptions(str(folder), settings(broker), **more), silent)
 
 
 def records_of(broker: Broker, topic: str) -> Records:
-    """A topic's committed records by partition: offset, timestamp, key, value, headers."""
+    """The committed records of a topic by partition: offset, timestamp, key, value, headers."""
     found: Records = {}
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,

@@ -1,4 +1,6 @@
-"""The commands of `kstore pipeline`, each with its JVM and its workers, to be killed (kill -9)."""
+"""Runs the commands of `kstore pipeline`, each with its JVM and workers, and kills them (kill
+-9).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ RUN_TIMEOUT_S = 150.0
 
 @dataclass(frozen=True)
 class Jobs:
-    """Runs `kstore pipeline` as its users do; what it writes anywhere is in the folder."""
+    """Runs `kstore pipeline` as users do; all files that it writes are in the folder."""
 
     folder: Path
 
     def start(self, *arguments: str) -> OwnProcesses:
-        """The command, on its way."""
+        """The running command."""
         temporary = self.folder / "temporary"
         temporary.mkdir(exist_ok=True)
         command = [
@@ -33,7 +35,7 @@ class Jobs:
         return OwnProcesses(command, self._log, env)
 
     def kill_when(self, reached: Callable[[], bool], *arguments: str) -> None:
-        """Start it, and kill all of it when it has got there."""
+        """Start it, and kill all its processes when it has reached that point."""
         job = self.start(*arguments)
         try:
             deadline = time.monotonic() + RUN_TIMEOUT_S
@@ -45,7 +47,7 @@ class Jobs:
         assert code == -9, f"it ended before it was killed:\n{self.said()}"
 
     def finish(self, *arguments: str) -> None:
-        """Run it to its end, which is a good one."""
+        """Run it to its end, which must be successful."""
         job = self.start(*arguments)
         try:
             code = job.process.wait(RUN_TIMEOUT_S)
@@ -58,12 +60,12 @@ class Jobs:
         return self.folder / "jobs.log"
 
     def said(self) -> str:
-        """The end of what the jobs have said."""
+        """The last output of the jobs."""
         return self._log.read_text()[-4000:]
 
 
 def late(reached: Callable[[], bool], late_s: float) -> Callable[[], bool]:
-    """Whether it has been reached, and then some time more has gone by."""
+    """Whether it was reached and some time has passed since."""
     began: list[float] = []
 
     def is_later() -> bool:

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 def transactions(broker: Broker, topic: str) -> None:
-    """One that is committed between two that are aborted."""
+    """A committed transaction between two aborted ones."""
     with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="t") as producer:
         producer.init_transactions()
         for number, commit in enumerate((False, True, False)):
@@ -154,7 +154,7 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
         for n in range(20):
             producer.send("gone", b"%d" % n)
     (first,) = archived(spark, broker, tmp_path, "gone", tasks=3)
-    # What a killed run has left is not seen.
+    # Files of a killed run are ignored.
     shutil.copytree(tmp_path / f"data/run={first.run}", tmp_path / "data/run=unfinished")
     assert entries(spark, str(tmp_path), [first.run], "record").count() == 20
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

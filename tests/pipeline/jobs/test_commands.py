@@ -1,5 +1,5 @@
-"""`kstore pipeline ...` from end to end: in this process on the tests' Spark, once by spark-submit,
-and without Spark.
+"""`kstore pipeline ...` from end to end: in this process on the tests' Spark, once with
+spark-submit, and without Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Command:
-    """`kstore pipeline` with these arguments: exit code, stdout, stderr."""
+    """Run `kstore pipeline` with these arguments: exit code, stdout, stderr."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -42,7 +42,7 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
 
 
 def events(out: str) -> list[dict[str, Any]]:
-    """JSON, an object a line."""
+    """JSON with one object in each line."""
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 

@@ -1,5 +1,6 @@
-"""The jobs on a real Kafka: replicated, archived and verified, with transactions and committed
-offsets."""
+"""The jobs on a real Kafka: topics with transactions and committed offsets are replicated, archived
+and verified.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ TOPICS = re.compile("from-kafka-.*")
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Kafka 4.3.1 with two topics, one of them written in transactions, one of them aborted."""
+    """Kafka 4.3.1 with two topics. One was written in transactions, one of which was aborted."""
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -65,7 +66,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 def _patiently(action: Callable[[], object]) -> None:
-    """Until the coordinator has loaded."""
+    """Wait until the coordinator has loaded."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + 60
@@ -103,7 +104,7 @@ def test_a_kafka_s_topics_are_copied_archived_and_verified(
     ]  # fmt: skip
     side = ArchiveSide(str(tmp_path))
     assert verify(spark, VerifyOptions(TOPICS, left, side), silent).findings == []
-    # A copy has epochs and topic ids of its own; its records are the archive's.
+    # A copy has its own epochs and topic ids; the records are equal.
     assert verify(spark, VerifyOptions(TOPICS, right, side), silent).findings == []
     with pytest.raises((JobError, Exception), match="does not accept records at given offsets"):
         restore(spark, RestoreOptions(str(tmp_path), source, TOPICS), silent)

@@ -1,5 +1,5 @@
-"""Jobs that are killed: the real commands, each with its JVM and its workers, are killed (kill -9)
-at a random moment of their work and run again; then nothing is lost, doubled or elsewhere.
+"""The real commands, each with its JVM and workers, are killed (kill -9) at random moments and run
+again. Afterwards no record is lost, duplicated or in another place.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DAY_MS, START_MS = 86_400_000, 1_600_000_000_000
 
 @pytest.fixture(scope="module")
 def source(broker: Broker) -> Broker:
-    """The broker, with a topic of transactions: markers and what was aborted leave holes between
-    its records, so that what a job writes is many small pieces.
+    """A broker with a transactional topic: markers and aborted records leave gaps between its
+    records, so a job writes many small pieces.
     """
     where = broker.bootstrap_servers
     with AdminClient(bootstrap_servers=where) as admin:
@@ -53,7 +53,7 @@ def source(broker: Broker) -> Broker:
 
 @pytest.fixture
 def ends(target: Broker) -> Iterator[Callable[[str], int]]:
-    """The sum of the end offsets of a topic in the target; 0 while it is not there."""
+    """The sum of the end offsets of a topic in the target; 0 while the topic does not exist."""
     with AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
 
         def total(topic: str) -> int:
@@ -67,12 +67,12 @@ def ends(target: Broker) -> Iterator[Callable[[str], int]]:
 
 
 def files(folder: Path) -> list[str]:
-    """All Parquet files below it, those of unfinished tasks, too."""
+    """All Parquet files below the folder, including those of unfinished tasks."""
     return [name for _, _, names in os.walk(folder) for name in names if name.endswith(".parquet")]
 
 
 def archived(folder: Path) -> dict[int, list[tuple[Any, ...]]]:
-    """The records that count in an archive, as `records_of` has them."""
+    """The records of finished runs in an archive, in the form of `records_of`."""
     import pyarrow.dataset as ds
 
     slices = ds.dataset(folder / "slices", partitioning="hive").to_table().to_pylist()
@@ -97,7 +97,7 @@ def test_an_archive_and_its_restore_are_killed(
     jobs = Jobs(tmp_path)
     folder = jobs.folder / "archive"
     archive = "archive", TOPIC, "--archive", str(folder), "-b", source.bootstrap_servers
-    # One time in four in the midst of what makes the run count.
+    # In a quarter of the cases, kill it while it finishes the run.
     count = random.randint(1, 36)
     committing = count > 27
     print(f"archive: killed {'while it commits' if committing else f'at {count} files'}")
@@ -128,7 +128,7 @@ def test_a_replication_is_killed(
         "replicate", TOPIC, "--from", source.bootstrap_servers, "--to", target.bootstrap_servers,
     )  # fmt: skip
     offset = random.randint(1, TRANSACTIONS * RECORDS * 6 // 10)
-    # Slow enough to be seen at work.
+    # Slow enough to be observed at work.
     jobs.kill_when(lambda: ends(TOPIC) >= offset, *replicate, "--rate-limit", "512KB")
     print(f"replicate: killed at {ends(TOPIC)} offsets, wanted {offset}")
     jobs.finish(*replicate)

@@ -1,5 +1,5 @@
 """archive, restore, verify and stats of an archive in this process, without Spark: the same files,
-rows and findings as with Spark, and the same behaviour of runs that are killed or come twice.
+rows and findings as with Spark, and the same behaviour if runs are killed or repeated.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MOMENTS = {
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A new one of three partitions."""
+    """A new topic of three partitions."""
     return make_topic(3, **KEEP)
 
 
@@ -151,7 +151,7 @@ def test_of_runs_at_once_only_one_counts(
 
     def slow(*arguments: Any) -> None:
         check(*arguments)
-        time.sleep(0.3)  # in which others would look, too, if they were let
+        time.sleep(0.3)  # other runs would check in this time too, if they could
 
     monkeypatch.setattr(archiving, "write_slices", together)
     monkeypatch.setattr(archiving, "check_alone", slow)
@@ -234,7 +234,7 @@ def test_commands_need_no_spark_for_a_small_archive(
     assert "--engine local does it in this process" in capfd.readouterr().err
 
 
-# ---- beside Spark ----
+# ---- compared with Spark ----
 
 
 def content(path: Path, run: str, kind: str) -> list[dict[str, Any]]:
@@ -243,7 +243,7 @@ def content(path: Path, run: str, kind: str) -> list[dict[str, Any]]:
 
 
 def merged(blocks: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[int]]:
-    """Blocks are cut where fetched buffers end: their sums count."""
+    """Blocks are cut at the ends of fetched buffers: their sums are compared."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for row in blocks:
         at = row["topic"], row["partition"], row["offset"] // 10_000
@@ -270,7 +270,7 @@ def plain(slices: list[Slice]) -> list[Slice]:
 def test_both_engines_write_and_read_the_same(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, hourly: bool
 ) -> None:
-    write_all_kinds(broker, topic, range(60 if hourly else 700))  # an hour has a folder of its own
+    write_all_kinds(broker, topic, range(60 if hourly else 700))  # an hour has its own folder
     transactions(broker, topic)
     here, there = tmp_path / "here", tmp_path / "there"
     kept: dict[str, list[Slice]] = {"here": [], "there": []}
@@ -289,7 +289,7 @@ def test_both_engines_write_and_read_the_same(
         files = [next((p / "data").rglob("entry=record/**/*.parquet")) for p in (here, there)]
         schemas = [pq.read_schema(file).remove_metadata() for file in files]
         assert schemas[0] == schemas[1]
-    # Each reads what the other has written.
+    # Each reads the files of the other.
     for folder in (here, there):
         runs = {each.run for each in kept[folder.name]}
         by_spark = read_slices(spark, str(folder))
@@ -312,12 +312,12 @@ def test_both_engines_write_and_read_the_same(
     assert plan(spark, wanted, silent).offsets == plan(None, wanted, silent).offsets == 0
 
 
-# ---- killed, and no room ----
+# ---- killed runs, full disks ----
 
 
 @pytest.fixture
 def full(broker: Broker, topic: str) -> str:
-    """With more records, and transactions."""
+    """The topic with more records and with transactions."""
     for number in range(4):
         write_all_kinds(broker, topic, range(number * 900, number * 900 + 900))
         transactions(broker, topic)
@@ -325,7 +325,7 @@ def full(broker: Broker, topic: str) -> str:
 
 
 def counted(folder: Path) -> dict[int, list[int]]:
-    """The offsets of the records that count, by partition."""
+    """The offsets of the records in finished runs, by partition."""
     found: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for each in read_slices(None, str(folder)):
         data = ds.dataset(folder / f"data/run={each.run}/entry=record", partitioning="hive")
@@ -361,7 +361,7 @@ def test_a_run_that_is_killed_is_done_again(
             job.end()
         if number % 3 == 2:
             write_all_kinds(broker, full, range(3600 + number, 3603 + number))
-        # What counts is whole at any time.
+        # The finished runs are complete at any time.
         if (folder / "slices").exists():
             found = counted(folder)
             for partition, rows in found.items():

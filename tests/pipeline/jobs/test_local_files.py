@@ -1,5 +1,5 @@
-"""An archive's files without Spark: what was written is read again, whatever the order of dates,
-and however often files make room for others; a run that fails leaves nothing.
+"""The files of an archive without Spark: what was written can be read, whatever the order of dates,
+and however often files are closed to make room for others. A failed run leaves nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DATES = [f"2026-01-{day:02}" for day in range(1, 9)] + ["none"]
 
 
 def records(topic: str, partition: int, first: int, dates: list[str]) -> Any:
-    """One record for each date, with values that say where they are."""
+    """One record for each date, with values that identify its place."""
     count = len(dates)
     offsets = np.arange(first, first + count)
     columns = {
@@ -54,14 +54,14 @@ def records(topic: str, partition: int, first: int, dates: list[str]) -> Any:
 
 
 def rows(batches: Any) -> list[dict[str, Any]]:
-    """By place, with nothing of how they were cut."""
+    """Rows by place, without the boundaries of files and row groups."""
     found = [row for batch in batches for row in batch.to_pylist()]
     return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows are many."""
+    """Make a few rows count as many."""
     monkeypatch.setattr(local_files, "GROUP_BYTES", 200)
     monkeypatch.setattr(local_files, "HELD_BYTES", 400)
     monkeypatch.setattr(local_files, "OPEN_FILES", 2)
@@ -102,7 +102,7 @@ def test_what_is_written_is_read_in_the_order_of_offsets(
             ends[topic, partition] = first + len(dates)
             written.append(batch)
             files.add(batch)
-        assert list(entry_batches(path, ["r"], ["record"])) == []  # nothing is there yet
+        assert list(entry_batches(path, ["r"], ["record"])) == []  # nothing exists yet
     assert rows(entry_batches(path, ["r"], ["record"])) == rows(written)
     assert stored_records(path, "r") == len(rows(written))
     ordered = OrderedRows(path)
@@ -138,7 +138,7 @@ def test_only_row_groups_with_the_wanted_offsets_are_read(
 def test_rows_of_another_date_do_not_bring_all_others_into_memory(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few stragglers are in one row group, and it overlaps with all others."""
+    """A few late records are in one row group that overlaps with all others."""
     monkeypatch.setattr(local_files, "GROUP_BYTES", 2000)
     monkeypatch.setattr(local_files, "HELD_BYTES", 10**6)
     count = 300
@@ -370,7 +370,7 @@ def test_slices_come_at_once_or_not_at_all(tmp_path: Path) -> None:
         write_slices(None, path, [a_slice("r2", 5, 7)], check)
     assert seen == [([first], []), ([a_slice("r2", 5, 7)], [first])]
     assert os.listdir(tmp_path / "slices") == ["run=r1"]
-    # A run whose folder is empty was killed.
+    # A run with an empty folder was killed.
     (tmp_path / "slices" / "run=r3").mkdir()
     (tmp_path / "slices" / "run=r3" / "_temporary").mkdir()
     assert read_slices(None, path) == [first]

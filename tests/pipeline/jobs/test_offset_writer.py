@@ -1,5 +1,6 @@
-"""Records at their offsets, written by several at once, in pieces that a topic finds too large, and
-where somebody else has written. A real broker, no Spark."""
+"""Records are written at their offsets: by several writers at once, in pieces that are too large
+for a topic, and where another client has written. A real broker, no Spark.
+"""
 
 from __future__ import annotations
 

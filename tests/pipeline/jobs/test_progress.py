@@ -1,4 +1,4 @@
-"""The line of progress: on a terminal only, and taken away however the work ends."""
+"""The progress line: it is shown on a terminal only, and removed however the work ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 class Terminal(io.StringIO):
-    """A stderr that people look at."""
+    """A stderr that is a terminal."""
 
     def isatty(self) -> bool:
-        """It is one."""
+        """It is a terminal."""
         return True
 
 

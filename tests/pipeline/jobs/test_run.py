@@ -1,6 +1,4 @@
-"""What `make run` does, with a broker of its own: load, compare, stop; and a broker that can't
-start.
-"""
+"""`make run` with its own broker: load, compare, stop; and a broker that cannot start."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, source: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """The program, to its end."""
+    """Run the program to its end."""
     command = [sys.executable, "-m", "kstore.pipeline.jobs.run", "--data", str(folder / "data")]
     return subprocess.run(
         [*command, "--file", str(source), "--once", *more],

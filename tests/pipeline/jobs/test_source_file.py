@@ -1,4 +1,4 @@
-"""How a file becomes records, and what is said about a file that can't be loaded."""
+"""How a file becomes records, and the errors for a file that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path = write(tmp_path, b"x")
     path.chmod(0)
     if os.access(path, os.R_OK):
-        # The superuser may read everything; what it can't do is follow a ring of links.
+        # The superuser may read everything, but cannot follow a cycle of links.
         path = tmp_path / "ring"
         path.symlink_to(path)
     with pytest.raises(SourceError, match="can't be read"):

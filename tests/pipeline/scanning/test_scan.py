@@ -1,5 +1,5 @@
-"""Topics as Arrow: which rows and columns, from a log dir, an archive and brokers, and that DuckDB,
-Polars and pandas take them.
+"""Topics as Arrow: which rows and columns, from a log dir, an archive and brokers. DuckDB, Polars
+and pandas accept them.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def table(folder: Path, **options: object) -> pa.Table:
-    """What a scan gives."""
+    """The rows of a scan."""
     return kstore.scan(folder, "orders", **options).to_arrow()  # type: ignore[arg-type]
 
 
 def rows(folder: Path, partition: int) -> list[dict[str, object]]:
-    """The same, record by record."""
+    """The expected rows, record by record."""
     log = kstore.open_log(folder, topic="orders", partition=partition, read_only=True)
     with log:
         return [
@@ -114,7 +114,7 @@ def test_duckdb_polars_and_pandas_take_it(folder: Path) -> None:
     wanted = {0: 3000, 1: 3000}
     orders = kstore.scan(folder, "orders")
     counts = "select partition, count(*) from orders group by all"
-    for _ in range(2):  # each query reads anew
+    for _ in range(2):  # each query reads again
         assert dict(duckdb.sql(counts).fetchall()) == wanted
     found = orders.to_duckdb().aggregate("partition, count(*)", "partition").fetchall()
     assert dict(found) == wanted

@@ -28,7 +28,7 @@ def test_aborted_transactions_are_left_out_where_that_is_asked_for(
         for number, ends in enumerate(("abort_transaction", "commit_transaction")):
             producer.begin_transaction()
             producer.send(topic, b"%d" % number, partition=1)
-            producer.flush()  # an abort leaves out what was not sent
+            producer.flush()  # an abort drops records that were not sent
             getattr(producer, ends)()
     given: dict[str, Any] = {
         "topic": topic,

@@ -1,4 +1,4 @@
-"""Reading an archive without Spark: only finished runs, only row groups that are needed."""
+"""Reading an archive without Spark: only finished runs, and only the row groups that are needed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _row(partition: int, offset: int, millis: int | None = None) -> dict[str, An
 def _run(
     path: Path, run: str, rows: list[dict[str, Any]], *, finished: bool = True, group: int = 10
 ) -> None:
-    """What a run leaves: a file with row groups of so many rows, and its slices."""
+    """The files of a run: a file with row groups of this number of rows, and its slices."""
     folder = path / "data" / f"run={run}" / "entry=record" / "topic=t" / "date=2026-01-01"
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, FIELDS), folder / "a.parquet", row_group_size=group)
@@ -65,7 +65,7 @@ def _run(
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Two runs with offsets 0 to 59 of two partitions, and one that was killed."""
+    """Two finished runs with offsets 0 to 59 of two partitions, and a killed one."""
     for number, first in enumerate((0, 30)):
         _run(tmp_path, f"r{number}", [_row(p, first + n) for p in (0, 1) for n in range(30)])
     _run(tmp_path, "killed", [_row(p, n) for p in (0, 1) for n in range(60, 90)], finished=False)
@@ -151,7 +151,7 @@ def test_only_row_groups_with_records_of_the_time_are_read(
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of each batch that Arrow decodes."""
+    """The number of rows of each batch that Arrow decodes."""
     found: list[int] = []
     batches = pq.ParquetFile.iter_batches
 

@@ -1,5 +1,5 @@
-"""Reading segment files: every record once, whatever the cuts; damage is named or, if asked, left
-out. No Spark and no broker runs here.
+"""Reading segment files: every record once, wherever they are split. Damage is reported, or skipped
+if requested. No Spark and no broker runs here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ROWS = 400
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Topic t with 400 records in partition 0, in several segments of many index entries; 5 in
-    partition 1.
+    """Topic t with 400 records in partition 0, in several segments with many index entries, and 5
+    in partition 1.
     """
     with open_log_dir(tmp_path, segment_bytes=20_000, index_interval_bytes=512) as opened:
         _fill(opened, 0, ROWS)
@@ -166,7 +166,7 @@ def test_a_moved_base_offset_is_named_or_left_out(
 
 
 def _damage(segment: Path) -> tuple[int, int]:
-    """Flip a bit in the third batch; its base offset and its place."""
+    """Flip a bit in the third batch; returns its base offset and its position."""
     data = bytearray(segment.read_bytes())
     place = 0
     for _ in range(2):

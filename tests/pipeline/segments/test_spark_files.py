@@ -1,5 +1,5 @@
-"""A topic read in Spark from segment files and from an archive is what brokers give, to kstore's
-source and to Spark's own Kafka connector.
+"""Reading a topic in Spark from segment files and from an archive gives the same rows as from
+brokers, with kstore's source and with Spark's own Kafka connector.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COUNT = 600
 
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> str:
-    """Records of all kinds, in batches of all sizes, some compressed."""
+    """Records of all types, in batches of many sizes, some of them compressed."""
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(TOPIC, num_partitions=3, configs=KEEP)])
     for codec in ("none", "lz4", "zstd"):
@@ -40,7 +40,7 @@ def topic(broker: Broker) -> str:
 def expected(
     spark: SparkSession, connector: None, broker: Broker, topic: str
 ) -> list[tuple[Any, ...]]:
-    """What Spark's own connector reads."""
+    """The rows of Spark's own connector."""
     return _rows(read(spark, broker, "kafka", subscribe=topic, includeHeaders="true"))
 
 

@@ -20,7 +20,7 @@ LOCAL_CLUSTER = "local-cluster[2,1,512]"
 
 
 def session(folder: Path, master: str) -> SparkSession:
-    """A session whose executors are small, and may die as often as they like."""
+    """A session with small executors, which may die any number of times."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -52,7 +52,9 @@ def session(folder: Path, master: str) -> SparkSession:
 
 
 def main(given: dict[str, Any]) -> None:
-    """Run the query until it has read all that its source has now; with `follow`, for ever."""
+    """Run the query until it has read all current records of its source; with `follow`, for
+    ever.
+    """
     folder = Path(given["folder"])
     spark = session(folder, given.get("master", LOCAL_CLUSTER))
     source = (
@@ -63,7 +65,7 @@ def main(given: dict[str, Any]) -> None:
         .option("maxOffsetsPerTrigger", given.get("rows", 500))
         .load()
     )
-    # The shuffle brings rows to tasks in an order that is not the same twice.
+    # A shuffle brings rows to tasks in a different order each time.
     rows = source.select("key", "value").repartition(3)
     writer = (
         rows.writeStream.format("kstore")

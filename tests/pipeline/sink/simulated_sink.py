@@ -1,9 +1,8 @@
-"""A simulated Spark sink: tasks stage batches, and drivers that are killed at any moment, or are
-thought dead and go on beside the next one, have leaders copy them (kstore.pipeline.sink).
+"""A simulated Spark sink (kstore.pipeline.sink). Tasks stage batches, and drivers have leaders copy
+them. Drivers are killed at any moment, or are considered dead and continue while the next one runs.
 
-Every driver of a version has attempts of its own, as when Spark computes a micro-batch again. Of
-each version, what one driver's attempts have staged is in the target once, in order, and nothing of
-the others'.
+Every driver of a version has its own attempts, as when Spark computes a micro-batch again. For each
+version, the target has the staged records of exactly one driver, once and in order.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Sink:
         await self._check()
 
     async def _drive_once(self, version: int) -> None:
-        """One driver, which stages, and then commits for as long as it may live."""
+        """One driver: it stages, and then commits for as long as it lives."""
         random = self.client.random
         messages = await self._staged(version)
         life = self.client.world.live(f"driver.{version}.{len(self._lives)}")
@@ -84,7 +83,7 @@ class Sink:
         with suppress(TimeoutError):
             async with asyncio.timeout(random.choice(LIVES_S)):
                 await self._done.wait()
-        if random.random() < 0.7:  # else it goes on beside the next one
+        if random.random() < 0.7:  # otherwise it continues beside the next driver
             self._kill(life)
 
     async def _commit(self, version: int, messages: list[Written]) -> None:
@@ -112,7 +111,7 @@ class Sink:
     # ---- tasks ----
 
     async def _staged(self, version: int) -> list[Written]:
-        """What the tasks of a driver's attempts have staged."""
+        """The records that the tasks of a driver's attempts have staged."""
         random = self.client.random
         number = len(self._attempts[version])
         values: Values = {}
@@ -138,7 +137,7 @@ class Sink:
         return messages
 
     async def _stage(self, partition: int, key: bytes, values: list[bytes]) -> int:
-        """Asked for until it is there; where an answer is lost, it is there twice."""
+        """Append until acknowledged; if an answer is lost, the record is there twice."""
         client = self.client
         records = b"".join(wrapped(key, values, client.life.now_ms()))
         while True:
@@ -156,10 +155,10 @@ class Sink:
             client.forget_leader(STAGED, partition)
             await client.pause()
 
-    # ---- the judge ----
+    # ---- the check ----
 
     async def _check(self) -> None:
-        """Each version is there as one of its drivers had it staged."""
+        """Each version has the records that one of its drivers staged."""
         found: list[Values] = [{} for _ in self._attempts]
         for partition in range(SUNK_PARTITIONS):
             rows = await read_partition(self.client, Place(SUNK, partition), committed=False)

@@ -137,7 +137,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_repeats_nothing(
     write(numbers(spark, 100), broker, "kstore", topic=source)
     run()
     assert values_of(broker.bootstrap_servers, topic) == expected(range(100))
-    # As if the driver had died before it could tell its checkpoint that the batch was done.
+    # As if the driver died before it recorded the batch in its checkpoint.
     for said in (tmp_path / "checkpoint" / "commits").iterdir():
         if said.name.lstrip(".").split(".")[0] != "0":
             said.unlink()

@@ -1,5 +1,5 @@
-"""What a sink promises, without Spark: tasks and drivers that die at any point, come back, or run
-twice at once leave every row in its topic once. Tasks and commits are called as Spark calls them.
+"""The guarantees of the sink, without Spark. Tasks and drivers die at any point, come back, or run
+twice at once: every row is in its topic once. Tasks and commits are called as Spark calls them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _KilledError(BaseException):
 
 
 class Sink:
-    """A sink of a topic of its own, and what Spark does with it."""
+    """A sink with its own topic, and the calls that Spark makes."""
 
     def __init__(self, broker: Server, admin: AdminClient, topic: str) -> None:
         self.bootstrap = broker.bootstrap_servers
@@ -57,22 +57,22 @@ class Sink:
         return Task(self.settings, self.name, version).write([batch])
 
     def commit(self, *messages: Written) -> None:
-        """What the driver does then."""
+        """The driver's commit."""
         commit(self.settings, list(messages))
 
     def values(self) -> list[bytes]:
-        """All that is in the topic."""
+        """All records of the topic."""
         return values_of(self.bootstrap, self.topic)
 
     @property
     def own_topic(self) -> str:
-        """Where it stages."""
+        """The topic for staged records."""
         return f"__kstore_sink_{self.name}"
 
 
 @pytest.fixture(autouse=True)
 def pieces_of_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a few rows are many pieces."""
+    """Make a few rows count as many pieces."""
     monkeypatch.setattr(pieces, "PIECE_BYTES", 200)
 
 

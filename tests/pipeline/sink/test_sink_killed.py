@@ -1,6 +1,6 @@
-"""Exactly once from end to end: a streaming query from topic to topic, in local-cluster mode with
-executors as processes of their own, whose executors and driver are killed (kill -9) at random, has
-every record in its target once.
+"""Exactly once from end to end. A streaming query copies a topic in local-cluster mode, with
+executors as separate processes. Its executors and driver are killed (kill -9) at random, and the
+target has every record once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DRIVER = "org.apache.spark.deploy.SparkSubmit"
 
 
 def progress(admin: AdminClient) -> int:
-    """How many steps (plans and marks) the journals of all sinks have."""
+    """The number of steps (plans and marks) in the journals of all sinks."""
     steps = 0
     for topic in admin.list_topics(internal=True):
         if topic.startswith("__kstore_sink_"):
@@ -71,7 +71,7 @@ def test_nothing_is_written_twice_or_lost_when_executors_and_drivers_are_killed(
             producer.send_many("source", values, values)
         while True:
             application = OwnProcesses([*QUERY, json.dumps(arguments)], log)
-            # A driver dies somewhere in one of the next few batches, at any of their steps.
+            # The driver is killed in one of the next few batches, at any step.
             until = progress(admin) + random.randint(1, 5)
             try:
                 while application.process.poll() is None:

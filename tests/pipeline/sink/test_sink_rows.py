@@ -1,5 +1,5 @@
-"""Rows in Arrow become batches: columns are checked, rows go where the producer would send them,
-and none is lost or changed, however small batches and memory are.
+"""Rows in Arrow become batches: columns are checked, rows go to the partitions that the producer
+would choose, and no row is lost or changed, however small the batches and the memory.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_other_columns_are_left_alone() -> None:
 
 
 def _schema(text: str) -> StructType:
-    """A schema without Java, which pyspark's own parser would start."""
+    """A schema without Java, which pyspark's parser would start."""
     from pyspark.sql import types
 
     kinds: dict[str, types.DataType] = {

@@ -1,5 +1,5 @@
-"""kafka.* options reach every client of the sink: here a listener with SASL, and an authorizer
-that wants REPLICATOR_WRITE for given offsets.
+"""The kafka.* options apply to every client of the sink. Here: a listener with SASL, and an
+authorizer that requires REPLICATOR_WRITE for given offsets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NEEDED = (
 
 
 def write(broker: Broker) -> None:
-    """A task and its commit, as the user spark."""
+    """Run a task and its commit as user spark."""
     clients = {
         "bootstrap.servers": addresses(broker)["SASL_PLAINTEXT"],
         "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanisms": "PLAIN",  # librdkafka's name
+        "sasl.mechanisms": "PLAIN",  # librdkafka's name for it
         "sasl.jaas.config": plain_login("spark"),
         "delivery.timeout.ms": "40000",
     }
@@ -54,7 +54,7 @@ def test_a_user_with_the_rights_that_are_named_writes(secured: Broker) -> None:
             if missing[2] == AclOperation.REPLICATOR_WRITE:
                 with pytest.raises(PipelineError, match="REPLICATOR_WRITE"):
                     write(secured)
-            elif missing[2] == AclOperation.READ:  # which only a restart needs
+            elif missing[2] == AclOperation.READ:  # only a restart needs this right
                 write(secured)
             else:
                 with pytest.raises(PipelineError, match="AUTHORIZATION_FAILED"):
@@ -66,7 +66,7 @@ def test_a_user_with_the_rights_that_are_named_writes(secured: Broker) -> None:
 
 
 def acl(kind: AclResourceType, name: str, operation: AclOperation) -> Acl:
-    """A rule for the user spark; names that end in _ are prefixes."""
+    """A rule for user spark; names that end in _ are prefixes."""
     is_prefix = name.endswith("_")
     pattern = AclPatternType.PREFIXED if is_prefix else AclPatternType.LITERAL
     return Acl(kind, name, "User:spark", operation, pattern_type=pattern)

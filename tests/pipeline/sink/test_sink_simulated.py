@@ -1,5 +1,5 @@
-"""The sink under virtual time: brokers and drivers die at any moment, drivers run beside each
-other; each version is written once. And that the judge notices a journal that takes two plans.
+"""The sink in virtual time: brokers and drivers die at any moment, several drivers run at once, and
+each version is written once. Also: the check notices a journal that accepts two plans.
 """
 
 from __future__ import annotations

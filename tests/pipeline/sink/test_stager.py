@@ -1,6 +1,6 @@
-"""A staged record is what a producer would have sent, without its value being copied; records are
-staged side by side, and what one fails with is raised where they are staged. Batches of a target
-are staged together.
+"""A staged record equals what a producer would have sent, and its value is not copied. Records are
+staged concurrently, and an error is raised where the record is staged. Batches for one target are
+staged together.
 """
 
 from __future__ import annotations

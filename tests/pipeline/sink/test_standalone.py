@@ -37,6 +37,6 @@ def test_a_query_runs_on_two_workers(broker: Broker, admin: AdminClient, tmp_pat
         with (tmp_path / "application.log").open("wb") as log:
             subprocess.run(command, check=True, cwd=ROOT, stdout=log, stderr=log, timeout=500)
     assert values_of(broker.bootstrap_servers, target) == sorted(values)
-    for number in range(2):  # each worker has had an executor
+    for number in range(2):  # each worker had an executor
         folders = list((tmp_path / "cluster" / f"worker-{number}").glob("app-*/*"))
         assert folders, f"worker {number} has done nothing"

@@ -1,6 +1,6 @@
 """Requests with generated errors: every field of every API with boundary values, null, unknown
-names, empty and doubled arrays; and frames that are no requests: cut at each border, with extra
-bytes, too large counts, lengths that point outside, unknown tags.
+names, empty and repeated arrays. Also frames that are not requests: cut at each boundary, with
+extra bytes, with too large counts, with lengths that point outside, with unknown tags.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.conformance.probes.recorded.answers import Answers, as_recorded
 from tests.conformance.probes.seeds import NOT_BENT, Unit, prepare, seed
 from tests.reference.record_batch import uvarint
 
-# When one broker does not answer within the first, the other is not expected to, and both are
-# given up after the second if one did.
+# If one broker does not answer within the first timeout, the other is not expected to. If one did
+# answer, both are given up after the second.
 SHORT_S, LONG_S = 1.0, 15.0
 
 
-# Values of fields for which Kafka's answer depends on how fast it was, or on what was asked before.
-# Behind a batch that only one broker appended, the offsets of all that follow differ.
+# Fields whose values make Kafka's answer depend on its speed or on earlier requests. After a batch
+# that only one broker appended, the offsets of all later ones differ.
 _NOT_DOUBLED = ("topic_data", "topic_data[0].partition_data")
 _LEFT_OUT = {"timeout_ms": (1, 2), "validate_only": (0,)}
 
@@ -44,7 +44,7 @@ class Bend(NamedTuple):
     """One change of one part: its replacement, and what happens to its children."""
 
     label: str
-    data: bytes | None = None  # None: as it is
+    data: bytes | None = None  # None: unchanged
     content: bytes | None = None  # of a string or bytes
     copies: int = 1  # of the children
 
@@ -101,7 +101,7 @@ def _contents(part: Part, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _huge(part: Part) -> Iterator[Bend]:
-    """Counts and lengths that point out of the frame, and negative ones."""
+    """Counts and lengths that point outside the frame, and negative ones."""
     if part.kind in ("Array", "String", "Bytes", "Records"):
         if part.compact:
             for length in (1 << 20, (1 << 31) - 2, (1 << 32) - 1):
@@ -130,7 +130,7 @@ Maker = Callable[[Unit], bytes]
 
 
 def _one_field(number: int, index: int) -> Maker:
-    """The request with bend `index` of part `number` of its tree."""
+    """The request with change `index` of part `number` of its tree."""
 
     def make(unit: Unit) -> bytes:
         root = tree(seed(unit), unit.version)
@@ -150,7 +150,7 @@ def _wrong_size(number: int, index: int) -> Maker:
 
 
 def _tagged(tags: bytes) -> Maker:
-    """The request with these bytes in the place of its own last tags."""
+    """The request with its last tags replaced by these bytes."""
 
     def make(unit: Unit) -> bytes:
         root = tree(seed(unit), unit.version)
@@ -181,7 +181,7 @@ def _cut(at: int, plus: bytes = b"") -> Maker:
 
 
 def _makers(unit: Unit, *, frames: bool) -> Iterator[tuple[str, Maker]]:
-    """Every wrong request of an API at a version, by what is wrong."""
+    """Every invalid request of an API at a version, with a description of the error."""
     root = tree(seed(unit), unit.version)
     parts = list(root.walk())
     yield "as it should be", _cut(-1)
@@ -206,7 +206,7 @@ Seen = Callable[[Message], Message]
 
 
 class _Side:
-    """One broker's part in a unit: sends raw requests and takes what comes back."""
+    """One broker in a unit: sends raw requests and receives the answers."""
 
     def __init__(self, unit: Unit, seen: Seen) -> None:
         self.unit = unit
@@ -218,7 +218,7 @@ class _Side:
             self.header += b"\x00"
 
     def send(self, number: int, make: Maker) -> None:
-        """Make the request and send it."""
+        """Build the request and send it."""
         self.unit.number = number
         frame = self.header + make(self.unit)
         peer = self.unit.peer
@@ -229,7 +229,7 @@ class _Side:
             peer.connect().sendall(struct.pack(">i", len(frame)) + frame)
 
     def take(self, patience_s: float) -> Any:
-        """The plain answer, or what came in its place."""
+        """The normalized answer, or a description of what came instead."""
         unit = self.unit
         connection = unit.peer.connect()
         connection.settimeout(patience_s)
@@ -249,31 +249,31 @@ class _Side:
         return as_recorded(plain(self._seen(answer), ours=unit.owns))
 
     def reset(self) -> None:
-        """Close what is open."""
+        """Close the connection if one is open."""
         self.unit.peer.reset()
 
 
 class _RecordedSide:
-    """The same for answers that are recorded."""
+    """The same for recorded answers."""
 
     def __init__(self, said: list[Any]) -> None:
         self._said = said
         self._number = 0
 
     def send(self, number: int, make: Maker) -> None:
-        """Nothing is sent: the answer with this number is taken next."""
+        """Sends nothing: the answer with this number is read next."""
         self._number = number
 
     def take(self, patience_s: float) -> Any:
-        """What Kafka has answered."""
+        """The recorded answer."""
         return self._said[self._number]
 
     def reset(self) -> None:
-        """Nothing is open."""
+        """There is no connection to close."""
 
 
 def _as_one(case: str, version: int, found: list[tuple[str, Any, Any]]) -> Difference:
-    """All that differs in one answer as one difference."""
+    """Merge all differences of one answer into one."""
     if len(found) == 1:
         return Difference(case, version, *found[0])
     paths = ", ".join(path.rpartition(".")[2] for path, _, _ in found)
@@ -284,7 +284,7 @@ def _as_one(case: str, version: int, found: list[tuple[str, Any, Any]]) -> Diffe
 def probe_unit(
     kafka: Peer | Answers, kstore: Peer, api_key: int, version: int, *, frames: bool
 ) -> Iterator[Difference]:
-    """Asks both brokers every wrong request of an API at a version."""
+    """Send every invalid request of an API at a version to both brokers."""
     unit = Unit(kstore, api_key, version)
     yield from ask_both(kafka, unit, f"bent {APIS[api_key].name}", _makers(unit, frames=frames))
 
@@ -296,8 +296,8 @@ def ask_both(
     requests: Iterable[tuple[str, Maker]],
     seen: Seen = lambda answer: answer,
 ) -> Iterator[Difference]:
-    """Asks both brokers the requests, one after the other; ``unit`` is kstore's. ``seen``: what of
-    an answer is compared.
+    """Send the requests to both brokers, one after the other. ``unit`` belongs to kstore. ``seen``
+    says what part of an answer is compared.
     """
     version = unit.version
     key = f"{name} v{version}"
@@ -341,8 +341,8 @@ def _both_answers(
 
 
 def units(kafka: Peer | Answers, kstore: Peer, *, every_version: bool) -> list[tuple[int, int]]:
-    """The APIs and versions that both serve; else only those where an API's form changes most:
-    the first, the last, and both sides of the first flexible one.
+    """The APIs and versions that both brokers serve. By default only the versions at which the form
+    of an API changes most: the first, the last, and both sides of the first flexible one.
     """
     found = []
     for key, api in APIS.items():
@@ -361,7 +361,7 @@ def units(kafka: Peer | Answers, kstore: Peer, *, every_version: bool) -> list[t
 
 
 def wrong_versions(kafka: Peer | Answers) -> Iterator[tuple[str, bytes]]:
-    """A request of each API at versions that are not, and of APIs that are not."""
+    """A request of each API at unsupported versions, and of unknown APIs."""
     for key in (*sorted(kafka.versions), -1, 93, 9999, 25300, 32767):
         low, high = kafka.versions.get(key, (0, 0))
         for version in {-1, low - 1, high + 1, 32767}:

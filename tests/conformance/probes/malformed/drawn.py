@@ -42,21 +42,21 @@ NOT_DRAWN = {
 
 
 class Drawn(Shape):
-    """One request's structure."""
+    """The structure of one request."""
 
     def __init__(self, unit: Unit, draw: random.Random) -> None:
         self._unit = unit
         self._draw = draw
 
     def elements(self, make: Callable[[], Any]) -> list[Any]:
-        """Up to three, and now and then one of them again."""
+        """Up to three, and sometimes one of them twice."""
         found = [make() for _ in range(self._draw.choice([0, 1, 1, 1, 2, 2, 3]))]
         if found and self._draw.random() < 0.25:
             found.insert(self._draw.randint(0, len(found)), self._draw.choice(found))
         return found
 
     def leaf(self, name: str, value: Any) -> Any:
-        """Names and indexes of what is there, more often than of what is not."""
+        """Names and indexes, more often of existing resources than of missing ones."""
         unit, choice = self._unit, self._draw.choice
         if name in PARTITIONS and isinstance(value, int):
             return choice([0, 0, 0, 1, 1, 7, -1])
@@ -70,8 +70,8 @@ class Drawn(Shape):
 
 
 def _by_topic(answer: Any) -> Any:
-    """A Fetch answer with one entry for each topic: kstore answers in the order of the request,
-    Kafka what is in error last, so a topic's partitions may stand apart there.
+    """A Fetch answer with one entry for each topic. kstore answers in the order of the request and
+    Kafka puts errors last, so the partitions of a topic may be apart there.
     """
     if isinstance(answer, FetchResponse):
         entries: dict[tuple[str, bool], FetchableTopicResponse] = {}
@@ -92,7 +92,7 @@ def _request(seed_number: int, number: int) -> Maker:
 
 
 def draw_units(kafka: Peer | Answers, kstore: Peer, seed_number: int) -> Iterator[tuple[int, int]]:
-    """Each API at two versions that a seed draws."""
+    """Each API at two versions from a seed."""
     served: dict[int, list[int]] = {}
     for key, version in units(kafka, kstore, every_version=True):
         served.setdefault(key, []).append(version)
@@ -106,7 +106,7 @@ def draw_units(kafka: Peer | Answers, kstore: Peer, seed_number: int) -> Iterato
 def probe_drawn(
     seed_number: int, api_key: int, version: int, kafka: Peer | Answers, kstore: Peer
 ) -> Iterator[Difference]:
-    """Asks both brokers the seed's requests of an API at a version."""
+    """Send the requests of a seed for an API at a version to both brokers."""
     unit = Unit(kstore, api_key, version, "pd")
     requests = [(f"request {n}", _request(seed_number, n)) for n in range(REQUESTS)]
     return ask_both(kafka, unit, f"drawn {APIS[api_key].name}", requests, seen=_by_topic)

@@ -1,6 +1,6 @@
-"""A message on the wire as a tree of its parts, so that a probe can bend one part and knows every
-border between parts. It follows kstore's declarations, which other tests compare with Kafka's
-schemas, but writes the bytes itself, also those that no encoder would.
+"""A message on the wire as a tree of its parts, so that a probe can change one part and knows every
+boundary between parts. The tree follows kstore's declarations, which other tests compare with
+Kafka's schemas. The bytes are written here, including those that no encoder would write.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _FORMATS = {
     "Bool": ">?", "Int8": ">b", "Int16": ">h", "UInt16": ">H", "Int32": ">i", "UInt32": ">I",
     "Int64": ">q", "Float64": ">d",
 }  # fmt: skip
-# kstore's own tagged fields begin here; Kafka does not know them.
+# kstore's own tagged fields begin at this number; Kafka does not know them.
 _OWN_TAGS = 10_000
 
 
 class Part:
-    """A field, the length in front of one, an element: its own bytes, then its children's."""
+    """A field, its length prefix, or an element: its own bytes, then its children."""
 
     def __init__(self, path: str, kind: str, data: bytes = b"") -> None:
         self.path = path
@@ -34,28 +34,30 @@ class Part:
         self.compact = False
 
     def to_bytes(self) -> bytes:
-        """The part as it stands; the size of a tagged field is that of its content."""
+        """The bytes of the part; the size of a tagged field is that of its content."""
         content = b"".join(child.to_bytes() for child in self.children)
         if self.kind == "Tag":
             return self.data + uvarint(len(content)) + content
         return self.data + content
 
     def walk(self) -> Iterator[Part]:
-        """This part and all below it, in the order of the wire."""
+        """This part and all its descendants, in wire order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def size_of(length: int, *, compact: bool, wide: bool) -> bytes:
-    """A length, -1 for null: an unsigned varint of length + 1, or an int16 or int32."""
+    """A length (-1: null) as an unsigned varint of length + 1, or as an int16 or int32."""
     if compact:
         return uvarint(length + 1)
     return struct.pack(">i" if wide else ">h", length)
 
 
 def tree(message: Message, version: int) -> Part:
-    """The body of a message; Kafka's tagged fields are all written, also with their defaults."""
+    """The body of a message. All tagged fields of Kafka are written, also those with default
+    values.
+    """
     plan = message.plan_for(version)
     root = Part("", "Struct")
     root.children = _fields(plan, message, "")
@@ -115,7 +117,7 @@ def _value(kind: int, field: FieldPlan, value: Any, path: str) -> Part:
 
 
 def borders(root: Part) -> dict[int, str]:
-    """Where a part begins, by its offset in the body: offset to path, the last one's for each."""
+    """The parts by their offset in the body: offset to path, the last part at each."""
     found: dict[int, str] = {}
     offset = 0
     for part in root.walk():

@@ -1,6 +1,6 @@
 """Probes of the structure of requests: several topics, topics and partitions that are named twice,
-batches with several errors, topics that no client may write to. Random parts come from seeds, so
-that each run sends the same requests, and Kafka's responses can be recorded.
+batches with several errors, and topics that no client may write to. Random parts come from seeds,
+so that each run sends the same requests, and Kafka's responses can be recorded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.plain_messages import Ask
 from tests.record_requests import fetch_part
 
 Name = str | uuid.UUID
-# Each changes one thing. Left out is what only kstore refuses (docs/differences), since what
-# follows in the log differs then.
+# Each changes one thing. Requests that only kstore refuses (docs/differences) are left out, because
+# the logs would differ after them.
 FLAWS: list[dict[str, int | bytes | None]] = [
     {"crc_xor": 1}, {"magic": 1}, {"magic": 3}, {"count_plus": 1}, {"count_plus": -1},
     {"last_delta_plus": 1}, {"base_offset": 5}, {"cut_bytes": 2}, {"length_plus": 4},
@@ -43,7 +43,7 @@ def _fetch(*topics: tuple[Name, list[tuple[int, int]]]) -> Message:
 
 
 def _produce_several(peer: Peer, version: int) -> Story:
-    """Topics and partitions as a seed draws them, with repetitions; then all that was appended."""
+    """Topics and partitions from a seed, with repetitions; then everything that was appended."""
     own = [f"probe-several-{kind}-{version}" for kind in "ab"]
     for name in own:
         yield create(name, 2)
@@ -75,13 +75,13 @@ def _flawed(draw: random.Random) -> Iterator[bytes]:
         if draw.random() < 0.2:
             data += batch([b"z"])
         elif draw.random() < 0.1:
-            data += struct.pack(">qi", 0, 3)  # no batch of any format
+            data += struct.pack(">qi", 0, 3)  # not a batch of any format
         yield data
 
 
 def _produce_flawed(peer: Peer, version: int) -> Story:
-    """Batches with several flaws, to topics of several kinds: which error wins, and which records
-    are named.
+    """Batches with several errors, to several types of topics: which error is returned, and which
+    records it names.
     """
     own = [f"probe-flawed-{kind}-{version}" for kind in "abc"]
     yield create(own[0])
@@ -105,7 +105,7 @@ def _produce_internal(peer: Peer, version: int) -> Story:
     yield Step(create(own), compare=False)
     key = SharePartitionKey("probe-internal", peer.topic_id(own), 0)
     finds = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
-    # That makes __share_group_state.
+    # This creates __share_group_state.
     yield Step(finds, version=6, until=_is_found, compare=False)
     for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
         name: Name = peer.topic_id(topic) if version >= 13 else topic
@@ -176,7 +176,7 @@ def _create_delete(peer: Peer, version: int) -> Story:
 
 
 STRUCTURE_CASES = [
-    Case("Structures of Produce", 0, _produce_several, 3, 12),  # behind that, topics have no names
+    Case("Structures of Produce", 0, _produce_several, 3, 12),  # later versions have no topic names
     Case("Structures of flawed batches", 0, _produce_flawed, 3),
     Case("Structures of Produce to internal topics", 0, _produce_internal, 3),
     Case("Structures of a duplicate with append time", 0, _append_time_again, 3),

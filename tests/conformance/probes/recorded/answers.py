@@ -1,5 +1,5 @@
-"""Kafka's responses to the probes: recorded in a file for each version, so that kstore can be
-compared with Kafka where none runs.
+"""Kafka's responses to the probes. They are recorded in one file for each version, so that tests
+can compare kstore with Kafka without running Kafka.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ RECORDED = Path(__file__).parent / f"kafka-{KAFKA_VERSION}.json.xz"
 
 
 def as_recorded(said: Any) -> Any:
-    """An answer as it is after it was written and read again; a UUID as text."""
+    """An answer after it was written and read again; a UUID becomes text."""
     return json.loads(json.dumps(said, default=str))
 
 
 class Answers:
-    """A recorded Kafka, where `compare` takes a live one."""
+    """Recorded answers of Kafka in the place of a live one."""
 
     def __init__(self) -> None:
         found = json.loads(lzma.decompress(RECORDED.read_bytes()))
@@ -29,13 +29,13 @@ class Answers:
         self._said: dict[str, Any] = found["said"]
 
     def said(self, case: str) -> Any:
-        """What Kafka answered in this case."""
+        """Kafka's answer in this case."""
         if case not in self._said:
             raise LookupError(f"{RECORDED.name} lacks the case {case!r}: record the answers anew")
         return self._said[case]
 
     def twin(self) -> Answers:
-        """The same: nothing is connected."""
+        """Does nothing: there is no connection."""
         return self
 
     def warm_up(self) -> None:
@@ -43,7 +43,9 @@ class Answers:
 
 
 def record(kafka: Peer, *, keep: bool) -> None:
-    """Write what a live Kafka has answered; ``keep``: and what is recorded of other cases."""
+    """Write the answers of a live Kafka; ``keep``: also keep the recorded answers of other
+    cases.
+    """
     said = json.loads(lzma.decompress(RECORDED.read_bytes()))["said"] if keep else {}
     said |= kafka.noted
     found = {"versions": kafka.versions, "said": dict(sorted(said.items()))}

@@ -1,1 +1,1 @@
-"""The cases of share groups that probe.py tells to both brokers."""
+"""The cases of share groups that probe.py sends to both brokers."""

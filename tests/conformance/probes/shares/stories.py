@@ -1,5 +1,5 @@
 """Probes of ShareFetch and ShareAcknowledge (KIP-932): sessions and their epochs, which records are
-acquired, acknowledgements of all types, and everything that is refused.
+acquired, acknowledgements of all types, and all refusals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fetch(
     group: str | None, member: str | None, epoch: int, topic: uuid.UUID | None,
     *acknowledged: Range, partition: int = 0, **fields: Any,
 ) -> Any:  # fmt: skip
-    """A fetch of a partition, or of those of the session, of up to four records."""
+    """A fetch of a partition, or of the session's partitions, for up to four records."""
     wanted = {"max_wait_ms": 50, "min_bytes": 1, "max_records": 4, "batch_size": 4}
     said = {"group_id": group, "member_id": member, "share_session_epoch": epoch}
     topics = _parts(topic, partition, *acknowledged)
@@ -40,7 +40,7 @@ def fetch(
 
 
 def last(group: str, member: str, topic: uuid.UUID | None, *acknowledged: Range) -> Any:
-    """The end of a session."""
+    """The request that ends a session."""
     nothing = dict.fromkeys(("max_wait_ms", "min_bytes", "max_records", "batch_size"), 0)
     return fetch(group, member, FINAL, topic, *acknowledged, max_bytes=0, **nothing)
 
@@ -56,8 +56,8 @@ def acknowledge(
 
 
 def ready(name: str, *members: str) -> Story:
-    """A topic with ten records in five batches, and a group that begins at its start. What only
-    prepares is not compared.
+    """A topic with ten records in five batches, and a group that begins at its start. Requests that
+    only prepare are not compared.
     """
     yield Step(create(name, 2), compare=False)
     for request in fill(name):
@@ -72,7 +72,7 @@ def ready(name: str, *members: str) -> Story:
 
 
 def acquires(count: int) -> Callable[[Any], bool]:
-    """Whether an answer has so many records."""
+    """Whether an answer has this number of records."""
 
     def check(answer: Any) -> bool:
         return count == sum(
@@ -97,7 +97,7 @@ def _sessions(peer: Peer, version: int) -> Story:
     yield fetch(name, member, FINAL, topic)
     yield Step(fetch(name, member, 0, topic), until=acquires(4))
     yield fetch(name, member, 1, None)
-    yield fetch(name, member, 1, None)  # its epoch is over
+    yield fetch(name, member, 1, None)  # its epoch is not current
     yield fetch(name, member, 7, None)
     yield fetch(name, member, 2, None, max_records=100, batch_size=100)
     yield fetch(name, member, 3, None)  # all records are acquired
@@ -111,7 +111,7 @@ def _sessions(peer: Peer, version: int) -> Story:
     yield fetch(name, other, 4, None)
     yield last(name, other, topic, (0, 9, [ACCEPT]))
     yield Step(fetch(name, member, 0, topic), compare=False)
-    yield fetch(name, member, 1, None)  # all is accepted
+    yield fetch(name, member, 1, None)  # all are accepted
 
 
 def _fetch(peer: Peer, version: int) -> Story:
@@ -149,7 +149,7 @@ def _fetch(peer: Peer, version: int) -> Story:
 
 
 def _fetch_modes(peer: Peer, version: int) -> Story:
-    """What version 2 adds: records counted one by one, and locks that are renewed."""
+    """Features of version 2: records counted one by one, and locks that can be renewed."""
     name, member = f"probe-share-modes-{version}", _member(1)
     yield from ready(name, member)
     topic = peer.topic_id(name)
@@ -201,12 +201,12 @@ def _acknowledge(peer: Peer, version: int) -> Story:
     yield acknowledge(name, member, epoch + 1, topic, (0, 0, [ACCEPT]), partition=9)
     yield acknowledge(name, member, epoch + 2, topic, (0, 0, [ACCEPT]), partition=1)
     yield acknowledge(name, member, epoch + 3, topic, (0, 3, [ACCEPT, 0, RELEASE, REJECT]))
-    yield acknowledge(name, member, epoch + 4, topic, (0, 0, [ACCEPT]))  # again
+    yield acknowledge(name, member, epoch + 4, topic, (0, 0, [ACCEPT]))  # repeated
     yield fetch(name, member, epoch + 5, None)
     yield acknowledge(name, member, FINAL, topic, (2, 2, [ACCEPT]))
     yield acknowledge(name, member, FINAL, topic, (2, 2, [ACCEPT]))
     yield acknowledge(name, other, FINAL, topic)
-    yield Step(fetch(name, member, 0, topic), until=acquires(4))  # of the other member's
+    yield Step(fetch(name, member, 0, topic), until=acquires(4))  # records of the other member
 
 
 SHARE_GROUP_CASES = [

@@ -1,5 +1,5 @@
-"""Probes of share groups' requests: heartbeats and descriptions with everything that is refused,
-offsets and fetches whose topics, partitions and ranges are drawn from seeds, with repetitions.
+"""Probes of the requests of share groups: all refusals of heartbeats and descriptions, and offsets
+and fetches with topics, partitions and ranges from seeds, with repetitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ABSENT = "probe-share-absent"
 
 
 def beat(group: str, member: str, epoch: int, *topics: str) -> Any:
-    """A heartbeat; without topics the subscription stays."""
+    """A heartbeat; without topics the subscription stays the same."""
     return Ask.ShareGroupHeartbeat(
         group_id=group, member_id=member, member_epoch=epoch,
         subscribed_topic_names=list(topics) or None,
@@ -28,7 +28,7 @@ def beat(group: str, member: str, epoch: int, *topics: str) -> Any:
 
 
 def _each(requests: list[Any]) -> Story:
-    """One after the other; what a story yields to can take no list."""
+    """Yield the requests one by one; a story cannot `yield from` a list."""
     for request in requests:
         _ = yield request
 
@@ -120,7 +120,7 @@ def _offsets(peer: Peer, version: int) -> Story:
 
 
 def _ranges(draw: random.Random) -> list[dict[str, Any]]:
-    """Ascending and apart, or not; of types that there are."""
+    """Ranges, ascending and apart or not, with existing types."""
     found = []
     at = 0
     for _ in range(draw.randint(0, 2)):
@@ -134,8 +134,8 @@ def _ranges(draw: random.Random) -> list[dict[str, Any]]:
 
 
 def _fetches(peer: Peer, version: int) -> Story:
-    """A session of two topics with random requests: what is acknowledged and acquired stays alike
-    only while every range is decided alike.
+    """A session of two topics with random requests. Acquired and acknowledged records stay equal
+    only while both brokers decide each range in the same way.
     """
     name, member = f"probe-share-several-{version}", MEMBERS[0]
     yield from ready(name, member)

@@ -1,4 +1,4 @@
-"""Statistics without Spark are the same however records came: at once, or by a few."""
+"""Statistics without Spark are the same in whatever portions records arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ TIME = 1_600_000_000_000
 
 
 def records(chance: random.Random, count: int, *, keys: bool, times: bool) -> Any:
-    """Some without key, value, headers or time; all without keys or times, if asked for."""
+    """Records of which some lack key, value, headers or time; all lack keys or times if
+    requested.
+    """
     rows = [
         (
             b"k%d" % chance.randrange(9) if keys and chance.random() < 0.8 else None,
@@ -36,7 +38,7 @@ def records(chance: random.Random, count: int, *, keys: bool, times: bool) -> An
 
 
 def summed(folded: list[Any]) -> Stats:
-    """As `gather_here` does it."""
+    """As `gather_here` does."""
     found = Stats(partitions=[PartitionStats(*place, 0, 9) for place in [*PLACES, EMPTY]])
     rows = _added(folded).to_pylist()
     parts = {(part.topic, part.partition): part for part in found.partitions}

@@ -1,4 +1,4 @@
-"""Pages of reports: whole, escaped, and small whatever there is to show."""
+"""Pages of reports are complete and escaped, and stay small for any data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kstore.pipeline.jobs.verification.verify import Verification
 
 
 class Tags(HTMLParser):
-    """Checks that what is opened is closed, in order."""
+    """Checks that elements are closed in the order in which they were opened."""
 
     VOID = frozenset({"meta", "!doctype"})
 
@@ -93,7 +93,7 @@ def test_statistics_are_summed_by_topic() -> None:
 
 
 def texts(svg: str) -> list[str]:
-    """What a plot says."""
+    """The text of a plot."""
     return [unescape(text) for text in re.findall(r">([^<>]+)</text>", svg)]
 
 
@@ -136,7 +136,7 @@ def test_plots_take_colours_and_width_from_the_page() -> None:
     text = stats_page(sample(), "x")
     assert re.search(r"prefers-color-scheme: dark\) \{ :root \{[^}]*--one: #", text)
     assert "svg { display: block; width: 100%;" in text
-    assert "http" not in text.replace("http://www.w3.org/", "")  # nothing comes from elsewhere
+    assert "http" not in text.replace("http://www.w3.org/", "")  # nothing is loaded from elsewhere
 
 
 def test_the_page_of_statistics_is_whole() -> None:

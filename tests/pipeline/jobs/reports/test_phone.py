@@ -1,5 +1,5 @@
-"""Reports on a phone, in a real browser: nothing is wider than the screen, and no text of a plot is
-cut off.
+"""Reports on a phone, in a real browser: nothing is wider than the screen, and the text of plots is
+not cut off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CUT_OFF = """[...document.querySelectorAll('svg text')].filter(text => {
 
 
 def pages() -> dict[str, str]:
-    """Both, with long names and large numbers."""
+    """Both reports, with long names and large numbers."""
     stats = Stats(
         partitions=[
             PartitionStats(TOPIC, n, 0, 10**7, 10**7 * (n + 1), 47_100_000, 9 * 10**9)

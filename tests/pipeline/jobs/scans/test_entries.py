@@ -1,5 +1,6 @@
-"""What a scan makes of record batches: holes with their reasons, digests that depend on content and
-offset alone."""
+"""Entries that a scan makes from record batches: gaps with their reasons, and digests that depend
+on content and offset only.
+"""
 
 from __future__ import annotations
 

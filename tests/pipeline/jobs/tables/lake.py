@@ -1,5 +1,5 @@
-"""A catalog in a SQLite file for the tests, and what a table of it holds, by pyarrow: data files
-without the rows that position deletes name.
+"""A catalog in a SQLite file for the tests, and the content of its tables, read with pyarrow: data
+files without the rows that position deletes name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lake:
 
     @property
     def settings(self) -> dict[str, str]:
-        """For Spark."""
+        """The settings for Spark."""
         prefix = f"spark.sql.catalog.{self.name}"
         return {
             f"{prefix}.type": "jdbc",
@@ -43,16 +43,18 @@ class Lake:
         }
 
     def options(self, bootstrap: str, topic: str, **more: Any) -> TableOptions:
-        """Those of the job."""
+        """The options of the job."""
         settings = {"bootstrap.servers": bootstrap}
         return TableOptions(settings, topic, self.name, NAMESPACE, topic, **more)
 
     def keep(self, broker: Broker, topic: str, **more: Any) -> Kept:
-        """One run of the job."""
+        """Run the job once."""
         return keep_table(self.spark, self.options(broker.bootstrap_servers, topic, **more), print)
 
     def command(self, broker: Broker, topic: str, max_offsets: int) -> list[str]:
-        """The words of `kstore pipeline` for the same, with so many offsets in a commit."""
+        """The arguments of `kstore pipeline` for the same run, with this number of offsets in a
+        commit.
+        """
         jars = ",".join(map(str, iceberg_jars()))
         settings = {"spark.jars": jars} | self.settings
         return [
@@ -62,12 +64,12 @@ class Lake:
         ]  # fmt: skip
 
     def java_table(self, topic: str) -> Any:
-        """Iceberg's own object."""
+        """The table as an object of Iceberg's library."""
         table = Catalog(self.spark, self.name).load(NAMESPACE, topic)
         return table._table
 
     def rows(self, topic: str) -> list[dict[str, Any]]:
-        """What the table has now, by partition and offset."""
+        """The current content of the table, by partition and offset."""
         found: list[dict[str, Any]] = []
         tasks = self.java_table(topic).newScan().planFiles().iterator()
         while tasks.hasNext():

@@ -1,5 +1,5 @@
-"""Run in an environment of its own: reads an Iceberg table by its metadata file with PyIceberg,
-Polars and DuckDB, and writes what each has found as one JSON object.
+"""Runs in a separate environment: reads an Iceberg table by its metadata file with PyIceberg,
+Polars and DuckDB, and prints the rows that each found as one JSON object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from pyiceberg.table import StaticTable
 
 
 def extended() -> duckdb.DuckDBPyConnection:
-    """DuckDB with the extensions from the package index; elsewhere, INSTALL iceberg does it."""
+    """DuckDB with the extensions from the package index. Elsewhere, INSTALL iceberg fetches
+    them.
+    """
     connection = duckdb.connect()
     for module, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
         (path,) = glob.glob(f"{Path(module.__file__).parent}/**/*.duckdb_extension", recursive=True)
@@ -27,7 +29,7 @@ def extended() -> duckdb.DuckDBPyConnection:
 
 
 def plain(found: list[tuple[object, ...]]) -> list[list[str]]:
-    """Rows that compare: nothing is left of how each program shows bytes and times."""
+    """Comparable rows: bytes and times in one form for all programs."""
     return sorted(
         [str(p), str(o).zfill(9), repr(key), repr(value), str(int(time.timestamp() * 1000))]
         for p, o, key, value, time in found

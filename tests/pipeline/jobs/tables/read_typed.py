@@ -1,5 +1,5 @@
-"""Run in an environment of its own: reads the column `value` of an Iceberg table by its metadata
-file with PyIceberg, Polars and DuckDB, and writes what each has found as one JSON object.
+"""Runs in a separate environment: reads the column `value` of an Iceberg table by its metadata file
+with PyIceberg, Polars and DuckDB, and prints what each found as one JSON object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other programs that read Iceberg, in an environment of their own; and what they should find."""
+"""Other programs that read Iceberg tables, in a separate environment, and what they should find."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fill(broker: Broker, topic: str, records: int, **configs: str) -> None:
 
 
 def expected(broker: Broker, topic: str) -> list[list[str]]:
-    """As `read` shows rows."""
+    """Rows in the form of `read`."""
     return sorted(
         [str(p), str(offset).zfill(9), repr(key), repr(value), str(timestamp)]
         for p, records in records_of(broker, topic).items()
@@ -54,7 +54,7 @@ def metadata_of(catalog: Path) -> str:
 
 
 def read(metadata: str, program: str = "read_table.py") -> Any:
-    """What a program of this folder finds: see there."""
+    """The output of a program of this folder."""
     python = environment("lake-readers", READERS)
     done = subprocess.run(
         [str(python), str(Path(__file__).with_name(program)), metadata], check=False,

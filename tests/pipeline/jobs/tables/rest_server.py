@@ -1,7 +1,7 @@
-"""Run in an environment of its own: an Iceberg REST catalog for tests, on PyIceberg's catalog in a
-SQLite file. It has what a client needs to keep tables: namespaces, tables, commits.
+"""Runs in a separate environment: an Iceberg REST catalog for tests, on PyIceberg's catalog in a
+SQLite file. It serves what a client needs to maintain tables: namespaces, tables, commits.
 
-    rest_server.py FOLDER TOKEN     prints its port; tables are below FOLDER/warehouse
+rest_server.py FOLDER TOKEN prints its port; tables are below FOLDER/warehouse
 
 A POST to /lose/N makes it answer the next N commits with an error after it has carried them out.
 """
@@ -107,13 +107,13 @@ class Catalog:
 
 
 def loaded(table: Table) -> Any:
-    """As a table is answered."""
+    """The table as an answer."""
     metadata = json.loads(table.metadata.model_dump_json(by_alias=True))
     return {"metadata-location": table.metadata_location, "metadata": metadata, "config": {}}
 
 
 def is_absent(required: AssertRefSnapshotId, table: Table) -> bool:
-    """Whether a reference is required not to be there, and is not."""
+    """Whether the request requires that a reference does not exist, and it does not."""
     return required.snapshot_id is None and required.ref not in table.metadata.refs
 
 

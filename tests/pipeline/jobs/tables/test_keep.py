@@ -1,5 +1,5 @@
-"""A topic kept as a table: every committed record is a row, once, whatever happens to the table, to
-the topic and to commits.
+"""A topic that is maintained as a table: every committed record is one row, whatever happens to the
+table, the topic and the commits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def produce(broker: Broker, topic: str, count: int, *, aborted: bool = False) ->
 
 
 def check(lake: Lake, broker: Broker, topic: str) -> int:
-    """That the rows are the topic's records; how many."""
+    """Check that the rows are the records of the topic; returns their number."""
     rows = [
         (
             row["partition"], row["offset"], round(row["timestamp"].timestamp() * 1000),
@@ -84,7 +84,7 @@ def test_each_record_is_one_row_whatever_others_do_to_the_table(
     assert table.spec().toString().count("day(") == 1
     assert lake.keep(broker, topic).snapshot == first.snapshot  # nothing new: no commit
 
-    # Somebody else commits; then the table is set back to before the second round.
+    # Another writer commits; then the table is rolled back to before the second round.
     table.newAppend().commit()
     produce(broker, topic, 20)
     assert lake.keep(broker, topic).records == 20
@@ -117,9 +117,9 @@ def test_a_commit_whose_answer_is_lost_counts_once(
     monkeypatch.setattr(Table, "_swap", lose_the_answer)
     produce(broker, topic, 10)
     with pytest.raises(JobError, match="The table does not have it"):
-        lake.keep(broker, topic)  # the request never got there
+        lake.keep(broker, topic)  # the request did not arrive
     assert len(lake.rows(topic)) == 20
-    assert lake.keep(broker, topic).records == 10  # it did, and the answer was lost
+    assert lake.keep(broker, topic).records == 10  # it arrived, and the answer was lost
     monkeypatch.undo()
     assert lake.keep(broker, topic).records == 0
     assert check(lake, broker, topic) == 30
@@ -168,7 +168,7 @@ def test_a_topic_made_again_and_a_table_without_notes_are_resynced(
     produce(broker, topic, 20)
     lake.keep(broker, topic)
     table = lake.java_table(topic)
-    for _ in range(2):  # the note is only on an ancestor that expires
+    for _ in range(2):  # the progress is only on an ancestor that expires
         table.newAppend().commit()
     table.manageSnapshots().removeTag("kstore_progress").commit()
     current = table.currentSnapshot()

@@ -1,5 +1,5 @@
-"""The command is killed (kill -9) at random moments, again and again. Then its table has each
-record once, as PyIceberg, Polars and DuckDB read it.
+"""The command is killed (kill -9) at random moments, many times. Then its table has each record
+once, as PyIceberg, Polars and DuckDB read it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ KILLS = 2
 
 
 def read_as_the_page_says(metadata: str) -> str:
-    """What the program of docs/tables.md prints, once read_table.py has installed extensions."""
+    """The output of the program in docs/tables.md, when read_table.py has installed the
+    extensions.
+    """
     page = (ROOT / "docs" / "tables.md").read_text()
     program = page.split("```python\n")[1].split("```")[0]
     python = environment("lake-readers", READERS)
@@ -49,7 +51,7 @@ def test_a_table_that_is_killed_while_it_grows(broker: Broker, lake: Lake, tmp_p
         return len(list(metadata.glob("*.metadata.json")))
 
     for _ in range(KILLS):
-        # One commit or two, and then a moment of the next one's work.
+        # Let it commit once or twice, and start on the next commit.
         wanted, late_s = commits() + random.randint(1, 2), random.random() * 2
         reached = late(lambda wanted=wanted: commits() >= wanted, late_s)
         print(f"killed {late_s:.2f} s after metadata file {wanted}")

@@ -1,4 +1,4 @@
-"""A compacted topic as a table of the latest value per key, beside a slow model of it."""
+"""A compacted topic as a table of the latest value for each key, compared with a slow model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ START_MS = 1_600_000_000_000
 
 
 def produce(broker: Broker, topic: str, count: int, seed: int) -> None:
-    """Updates and tombstones of a few keys, some of which are in both partitions, with timestamps
-    that do not rise.
+    """Updates and tombstones of a few keys, some of them in both partitions. Timestamps do not
+    increase monotonically.
     """
     rng = random.Random(seed)
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -1,5 +1,5 @@
-"""Files that others have put into a table of the latest values: rows that cannot be found in them
-could not be ended. Java's objects are played here.
+"""Files that other writers have added to a table of the latest values. Their rows cannot be found,
+so they could not be replaced. Java's objects are doubles here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table reads next, and when it must not be continued."""
+"""Where a table continues to read, and when it must not be continued."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_commit_has_at_most_so_many_offsets_and_the_next_one_goes_on() -> None
 
 def test_what_is_not_read_yet_may_have_tombstones_of_rows_that_are() -> None:
     now, known = topic((0, 10), (0, 10)), progress(0, 0)
-    for read_ms in (1000, 1000, 1000, 5000):  # the fourth commit has reached both ends
+    for read_ms in (1000, 1000, 1000, 5000):  # the fourth commit has arrived at both ends
         known = plan(now, known, max_offsets=6, now_ms=5000).after
         assert known.read_ms == read_ms
 
@@ -84,7 +84,7 @@ def test_a_partition_of_an_expansion_is_read_from_its_first_offset() -> None:
 def test_what_was_deleted_before_the_table_had_it_is_an_error() -> None:
     with pytest.raises(JobError, match="partition 0: offsets 4 to 6 were deleted"):
         plan(topic((7, 10)), progress(4))
-    # Also in a partition that the table has never seen.
+    # Also in a partition that is new to the table.
     with pytest.raises(JobError, match="partition 1: offsets 0 to 1 were deleted"):
         plan(topic((0, 4), (2, 3)), progress(4))
     said: list[str] = []

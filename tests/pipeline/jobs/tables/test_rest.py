@@ -1,5 +1,5 @@
-"""Tables in a REST catalog: all rows once, also where the answers to commits are lost and where the
-command is killed; PyIceberg, Polars and DuckDB read them.
+"""Tables in a REST catalog: all rows once, also if answers to commits are lost or the command is
+killed. PyIceberg, Polars and DuckDB read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOKEN = "not-a-secret-of-anybody"
 
 
 class RestLake(Lake):
-    """A catalog that a server keeps."""
+    """A catalog behind a server."""
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -42,12 +42,12 @@ class RestLake(Lake):
 
     @property
     def settings(self) -> dict[str, str]:
-        """For Spark."""
+        """The settings for Spark."""
         prefix = f"spark.sql.catalog.{self.name}"
         return {f"{prefix}.type": "rest", f"{prefix}.uri": self.url, f"{prefix}.token": TOKEN}
 
     def ask(self, method: str, path: str) -> Any:
-        """What the server answers."""
+        """The answer of the server."""
         headers = {"Authorization": f"Bearer {TOKEN}"}
         asked = urllib.request.Request(f"{self.url}/{path}", method=method, headers=headers)
         with urllib.request.urlopen(asked, timeout=30) as answer:
@@ -136,7 +136,7 @@ def test_the_command_is_killed(broker: Broker, rest: RestLake, tmp_path: Path) -
     command = rest.command(broker, topic, 500)
     late_s = random.random() * 2
     print(f"killed {late_s:.2f} s after a commit")
-    where = tmp_path / "rest" / "warehouse"  # data files come and go
+    where = tmp_path / "rest" / "warehouse"  # data files are added and removed
     third = "*/*/metadata/00002-*.metadata.json"
     reached = late(lambda: any(where.glob(third)), late_s)
     jobs.kill_when(reached, *command)

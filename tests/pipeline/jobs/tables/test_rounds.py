@@ -1,4 +1,4 @@
-"""Round after round: what the command does from commit to commit. No Spark, no table."""
+"""What the command does between commits, round after round. Without Spark and without a table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OPTIONS = TableOptions({}, "t", "lake", "shop", "t", resync=True)
 
 
 def fake_spark(*, ended: bool = False) -> Any:
-    """A session that has ended, or not."""
+    """A session that has ended or not."""
     scala = SimpleNamespace(isStopped=lambda: ended)
     return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala)))
 
 
 class Rounds:
-    """A command whose rounds are these, with what it has called."""
+    """A command with these rounds, and the calls that it made."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *rounds: Kept | Exception) -> None:
         self.left = list(rounds)
@@ -42,7 +42,7 @@ class Rounds:
         self.said: list[str] = []
         monkeypatch.setattr(iceberg, "Catalog", self.open)
         monkeypatch.setattr(keep, "keep_table", self.keep)
-        # Not time.sleep itself, which other threads of this process call, too.
+        # Not time.sleep itself, because other threads of this process call it too.
         monkeypatch.setattr(
             command, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=self.slept.append)
         )
@@ -83,9 +83,9 @@ def test_following_waits_between_commits_with_one_catalog_and_ends_with_ctrl_c(
     rounds = Rounds(monkeypatch, replace(some, behind=2), some, none, replace(none, lost=4))
     with pytest.raises(KeyboardInterrupt):
         rounds.run(60.0)
-    assert rounds.told == [3, 3, 0]  # without news there is no report
-    assert rounds.slept == [60.0] * 3  # not while something is left
-    assert rounds.catalogs == ["lake"]  # each has connections of its own
+    assert rounds.told == [3, 3, 0]  # no report without new records
+    assert rounds.slept == [60.0] * 3  # no pause while records are left
+    assert rounds.catalogs == ["lake"]  # each round has its own connections
 
 
 def test_following_goes_on_after_trouble_that_passes_and_says_so(
@@ -156,7 +156,7 @@ def test_a_topic_that_grew_since_its_plan_is_behind_by_all_of_the_new_partition(
 
 
 class Served(Brokers):
-    """A cluster that has one topic, or none."""
+    """A cluster that has one topic or none."""
 
     cluster_id = "cluster"
 
@@ -195,7 +195,7 @@ def test_what_was_read_is_not_committed_if_the_topic_has_changed_meanwhile(
 
 
 def test_iceberg_comes_from_maven_unless_a_jar_of_it_is_named() -> None:
-    assert PACKAGE.split(":")[-1] == ICEBERG_VERSION  # what the tests run with
+    assert PACKAGE.split(":")[-1] == ICEBERG_VERSION  # the version that the tests run with
     named = ["spark.jars=/jars/iceberg-runtime.jar"]
     assert command._with_iceberg(named, PACKAGE) == named
     others = ["spark.jars.packages=a:b:1", "spark.jars=/jars/sqlite.jar"]

@@ -1,4 +1,4 @@
-"""Tables with typed values: schemas that change, and values that are not of their schema."""
+"""Tables with typed values: schemas that change, and values that do not match their schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 def register(registry: SchemaRegistry, topic: str, schema: Any) -> int:
-    """A new version of TOPIC-value; its id."""
+    """Register a new version of TOPIC-value and return its id."""
     body = {"schema": json.dumps(schema), "schemaType": "AVRO"}
     answer = registry.find("POST", ["subjects", f"{topic}-value", "versions"], body)
     return int(answer[1]["id"])
@@ -71,7 +71,7 @@ def test_a_table_follows_the_schemas_of_its_topic(
     ]
     value = lake.java_table(topic).schema().findField("value").type()
     assert [str(value.field(name).type()) for name in ("id", "more")] == ["long", "list<double>"]
-    # Other programs find the fields of these files by their names.
+    # Other programs find the fields of these files by name.
     mapping = lake.java_table(topic).properties().get("schema.name-mapping.default")
     assert '"more"' in mapping
 

@@ -1,4 +1,6 @@
-"""Order per key of a copy at other offsets: what is compared, and what is reported."""
+"""The order of records per key in a copy with other offsets: what is compared, and what is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from kstore.pipeline.jobs.verification.key_order import match_key, order_finding
 
 
 def rows(partition: int, *contents: int) -> list[tuple[Any, ...]]:
-    """One key's records with these contents, in their order."""
+    """The records of one key with these contents, in order."""
     return [("t", 1, 0, partition, 10 * n, content, b"k") for n, content in enumerate(contents)]
 
 
 def told(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> list[str]:
-    """What is found, in words."""
+    """The findings in words."""
     checker = OrderChecker(by_partition=True)
     extra = match_key("t", left, right, checker)
     found = [f"{f.kind} at {f.start}" for f in extra]

@@ -1,4 +1,4 @@
-"""Verification of real clusters and archives that are equal, and of such as are not."""
+"""Verification of real clusters and archives that are equal, and of some that are not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACE = ("t", 0)
 
 
 def side(*offsets: int, other: tuple[int, ...] = ()) -> tuple[Any, Any]:
-    """Offsets with hashes; those in `other` have another one."""
+    """Offsets with hashes; the offsets in `other` have another hash."""
     hashes = [offset * 31 + (offset in other) for offset in offsets]
     return np.array(offsets, np.int64), np.array(hashes, np.int64)
 
@@ -78,7 +78,7 @@ def test_shares_are_about_equal_and_leave_out_what_is_copied() -> None:
 
 
 def write(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -> None:
-    """Records with times of their own, so that two clusters can hold equal ones."""
+    """Records with fixed timestamps, so that two clusters can have equal ones."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for n, value in enumerate(values):
             producer.send(topic, value, b"k%d" % (n % 7), partition=partition, timestamp=n)
@@ -87,23 +87,23 @@ def write(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -
 def verified(
     spark: SparkSession | None, left: Any, right: Any, topics: str, **more: Any
 ) -> Verification:
-    """One run."""
+    """Run it once."""
     return verify(spark, VerifyOptions(re.compile(topics), left, right, **more), silent)
 
 
 def told(found: Verification) -> list[tuple[Any, ...]]:
-    """What the findings say, without details."""
+    """The findings without details."""
     return [(f.kind, f.topic, f.partition, f.start, f.end, f.records, f.side)
             for f in found.findings]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def filled(broker: Broker, target: Broker) -> Iterator[None]:
-    """Topics on both clusters: equal ones, and such as differ."""
+    """Topics on both clusters: equal and different ones."""
     values = [b"%d" % n for n in range(12_000)]
     for each in (broker, target):
         with AdminClient(bootstrap_servers=each.bootstrap_servers) as admin:
-            # Their records are of 1970.
+            # The records are from 1970.
             keep = {"retention.ms": "-1"}
             admin.create_topics(
                 [NewTopic("v-same", 2, configs=keep), NewTopic("v-off", 1, configs=keep)]
@@ -151,7 +151,7 @@ def test_a_damaged_archive_is_found_out(
     assert told(found) == []
     assert found.notes == ["v-same-1: 1 records are not copied yet"]
 
-    # Somebody rewrites a file: one record gone, one changed, one twice.
+    # A file is rewritten: one record missing, one changed, one duplicated.
     (path,) = (
         path
         for path in tmp_path.glob("data/*/entry=record/topic=v-same/*/*.parquet")
