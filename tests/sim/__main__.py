@@ -1,4 +1,4 @@
-"""python -m tests.sim: run simulations by seed and tell what they found."""
+"""python -m tests.sim: run simulations by seed and report what they found."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
-    """Run; 1 if a seed failed."""
+    """Run; returns 1 if a seed failed."""
     options = parse(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of strings have another order in each process otherwise.
+        # Otherwise sets of strings have another order in each process.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *arguments])
     from tests.sim.mutations import MUTATIONS
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _without_seeds(arguments: list[str]) -> list[str]:
-    """The arguments that tell what a simulation is like."""
+    """The arguments that describe a simulation."""
     parser = argparse.ArgumentParser()
     for name in ("--seed", "--seeds", "--jobs", "--summary", "--minutes", "--until"):
         parser.add_argument(name)
@@ -119,7 +119,7 @@ def _without_seeds(arguments: list[str]) -> list[str]:
 
 
 def _reports(seeds: list[int], settings: Any, plant: Any, jobs: int) -> Iterator[Any]:
-    """A report per seed, in the order in which they end."""
+    """A report for each seed, in the order in which they end."""
     from tests.sim.run import simulate
 
     if jobs <= 1:
@@ -132,12 +132,13 @@ def _reports(seeds: list[int], settings: Any, plant: Any, jobs: int) -> Iterator
 def each_in_processes(
     run: Callable[[int], Report], seeds: Iterable[int], jobs: int
 ) -> Iterator[Report]:
-    """What ``run`` gives for each seed, in ``jobs`` processes. A seed whose process dies has
-    failed; seeds that were in other processes then are run again, each in a process of its own.
+    """The results of ``run`` for each seed, in ``jobs`` processes. A seed whose process dies has
+    failed. The seeds that ran in other processes at that time are run again, each in its own
+    process.
     """
     left = list(seeds)
     while left:
-        # Processes end after some seeds: nothing of one seed is left to many others.
+        # Processes end after some seeds, so that leftovers of a seed affect few others.
         now, left = left[: jobs * SEEDS_OF_A_PROCESS], left[jobs * SEEDS_OF_A_PROCESS :]
         pool = _processes(jobs)
         futures = {pool.submit(run, seed): seed for seed in now}
@@ -146,7 +147,7 @@ def each_in_processes(
                 yield future.result()
                 now.remove(futures[future])
         except BrokenProcessPool:
-            given_out = 2 * jobs + 1  # to processes, or to the queue that they take from
+            given_out = 2 * jobs + 1  # sent to processes, or to their queue
             for seed in now[:given_out]:
                 yield _alone(run, seed)
             left = now[given_out:] + left

@@ -1,10 +1,10 @@
-"""What is known of an offset that a group commits: what it is at least, and which commits may still
+"""What is known about an offset that a group commits: its lower bound, and which commits may still
 arrive.
 
-A client that hears no answer and goes on over another connection can be overtaken by itself: the
-network may deliver the first commit after a later one that was acknowledged, and the broker, as
-Kafka's, takes what comes last. So a commit without an answer may show at any later time, but only
-until another member owns the partition: the coordinator refuses it then.
+A client that gets no answer and continues over another connection can overtake itself: the network
+may deliver the first commit after a later one that was acknowledged. As in Kafka, the broker takes
+the last one that arrives. So an unanswered commit may take effect at any later time, but only until
+another member owns the partition: then the coordinator refuses it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def refused_by_brokers(world: World) -> int:
-    """The sum of kstore_owner_commits_refused_total of the brokers that run."""
+    """The sum of kstore_owner_commits_refused_total over the running brokers."""
     found = 0
     for node in world.brokers():
         groups = None if node.broker is None else node.broker.groups.made
@@ -25,7 +25,7 @@ def refused_by_brokers(world: World) -> int:
 
 
 class Asked(NamedTuple):
-    """What was known when the offset was asked for."""
+    """What was known when the offset was requested."""
 
     low: int
     owner: tuple[str, int] | None
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 class GroupOffset:
-    """The offset of one group for one partition; members only commit larger ones."""
+    """The offset of one group for one partition; members only commit larger offsets."""
 
     def __init__(self) -> None:
         self.low = -1
@@ -49,14 +49,14 @@ class GroupOffset:
         self._under_way.append((member, offset))
 
     def answered(self, member: str, offset: int, *, acknowledged: bool) -> None:
-        """The answer to a commit came."""
+        """The answer to a commit arrived."""
         self._under_way.remove((member, offset))
         if acknowledged:
             self.low = max(self.low, offset)
 
     def found(self, offset: int, asked: Asked, owner: tuple[str, int] | None) -> bool:
-        """The offset was reported, and ``owner`` owns the partition now; whether both
-        may be true.
+        """The offset was reported, and ``owner`` now owns the partition; returns whether both may
+        be true.
         """
         late = any(offset == each for _, each in self._under_way)
         if not late and not asked.low <= offset <= self.high:
@@ -64,6 +64,6 @@ class GroupOffset:
         if offset < asked.low == self.low:
             self.low = offset  # members continue from there
         if owner is not None and owner == asked.owner:
-            # Those of others arrived before they could be refused, or never will.
+            # Commits of others arrived before they could be refused, or never will.
             self._under_way = [each for each in self._under_way if each[0] == owner[0]]
         return True

@@ -1,8 +1,8 @@
-"""What a share group's members were given, and what they heard about it. The rules of share groups
-are judged from that alone; a broker's own opinion is not asked for.
+"""What the members of a share group received, and the answers that they got. The rules of share
+groups are checked from that alone, without asking brokers.
 
-Members can't know when a broker took a record for them, only that it was between their request and
-its answer. Each rule is so weak that no delay of an answer breaks it.
+Members cannot know when a broker acquired a record for them, only that it was between their request
+and its answer. Each rule is so weak that no delay of an answer breaks it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Hold:
     def __init__(
         self, place: Place, offset: int, count: int, member: str, times: tuple[float, float, float]
     ) -> None:
-        """``times``: when it was asked for, when it came, and how long a lock lasts."""
+        """``times``: when it was requested, when it arrived, and how long a lock lasts."""
         self.place = place
         self.offset = offset
         self.count = count
@@ -35,14 +35,14 @@ class Hold:
 
 
 class _Fate(NamedTuple):
-    """What became of a record for good."""
+    """The final state of a record."""
 
     heard_at: float
     how: str
 
 
 class Deliveries:
-    """Of one share group."""
+    """The deliveries of one share group."""
 
     def __init__(self, history: History, topic: str, limit: int) -> None:
         """``limit``: how often a record may be delivered."""
@@ -58,7 +58,7 @@ class Deliveries:
     # ---- deliveries ----
 
     def delivered(self, hold: Hold) -> None:
-        """A member was given a record."""
+        """A member received a record."""
         history, key = self._history, (hold.place, hold.offset)
         history.counts["deliveries"] += 1
         if hold.count > self._limit:
@@ -75,7 +75,7 @@ class Deliveries:
         self._holds[key].append(hold)
 
     def not_answered(self, places: Iterable[Place]) -> None:
-        """A fetch was not answered: each record may have been delivered once more by it."""
+        """A fetch was not answered: it may have delivered each record once more."""
         for place in places:
             self._unanswered[place] += 1
 
@@ -87,7 +87,8 @@ class Deliveries:
         """A member's acknowledgements were accepted, and it knows that. ``led``: the broker led the
         partition in one epoch all the time, and the connection of the delivery still exists.
 
-        A late one proves nothing: offsets that are then below the start offset are ignored.
+        A late acknowledgement proves nothing: offsets that are then below the start offset are
+        ignored.
         """
         for hold, kind in holds:
             key = (hold.place, hold.offset)
@@ -107,13 +108,13 @@ class Deliveries:
                 hold.until = sent_at + hold.lock_s
 
     def perhaps_kept(self, holds: Iterable[tuple[Hold, int]]) -> None:
-        """The acknowledgements of a member may have been taken, or not."""
+        """The acknowledgements of a member may have been accepted or not."""
         for hold, kind in holds:
             if kind in FINAL:
                 self._perhaps.add((hold.place, hold.offset))
 
     def not_held(self, holds: Iterable[Hold], heard_at: float) -> None:
-        """A broker said that a member does not hold all of these; ``led``, as above, is true."""
+        """A broker said that a member does not hold all of these; ``led`` (see above) is true."""
         rows = list(holds)
         if rows and all(heard_at < hold.until for hold in rows):
             self._history.break_rule(
@@ -123,7 +124,7 @@ class Deliveries:
             )
 
     def _one_holder(self, hold: Hold, sent_at: float) -> None:
-        """The member had it from the response until now: so no other member had it in between."""
+        """The member held it from the response until now, so no other member did in between."""
         for other in self._holds[hold.place, hold.offset]:
             if (
                 other is not hold
@@ -150,8 +151,8 @@ class Deliveries:
         return len(self._fates.keys() | self._perhaps)
 
     def missing(self) -> list[tuple[Place, int]]:
-        """Acknowledged records of producers with an unknown outcome: no member has accepted or
-        rejected them, and they can't have been delivered as often as allowed.
+        """Records that producers got acknowledged but whose outcome is unknown: no member has
+        accepted or rejected them, and they cannot have been delivered as often as allowed.
         """
         return [
             (place, offset)
@@ -169,7 +170,7 @@ class Deliveries:
         return len(holds) + self._unanswered[place] < self._limit
 
     def check(self) -> None:
-        """Nothing is missing at the end."""
+        """No record is missing at the end."""
         for place, offset in self.missing():
             self._history.break_rule(
                 "share_lost",

@@ -1,7 +1,7 @@
-"""The faults of a simulation: what goes wrong, when, and for how long, drawn from the seed.
+"""The faults of a simulation: what fails, when, and for how long. The seed decides.
 
-A fault is a row: its name, what it does, whether it needs several brokers. Each heals by itself or
-when `Faults.stop` heals everything.
+A fault is a row: its name, its action, and whether it needs several brokers. Each fault heals by
+itself or when `Faults.stop` heals everything.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 
 class Faults:
-    """Strikes now and then, until it is stopped."""
+    """Causes faults now and then, until it is stopped."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Faults:
         pause_s: tuple[float, float],
         target: bool = False,
     ) -> None:
-        """``target``: they strike the cluster that is copied to."""
+        """``target``: the faults are in the cluster that is copied to."""
         self.world = world
         self.nodes = world.target if target else world.nodes
         self.random = Random(f"{world.seed}/{'target-' if target else ''}faults")
@@ -59,7 +59,7 @@ class Faults:
         self.kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
 
     async def run(self) -> None:
-        """Strike until stopped."""
+        """Cause faults until stopped."""
         while not self.stopping and self.kinds:
             await asyncio.sleep(self.random.uniform(*self._pause_s))
             if self.stopping:
@@ -70,7 +70,7 @@ class Faults:
             FAULTS[kind].strike(self)
 
     def stop(self) -> None:
-        """Heal everything and start what is down."""
+        """Heal everything and start the brokers that are down."""
         self.stopping = True
         world = self.world
         world.note("the faults are over")
@@ -83,20 +83,20 @@ class Faults:
         self._start_all()
 
     def _start_all(self) -> None:
-        """Start what is down, now and after what is still stopping has stopped."""
+        """Start the brokers that are down, now and after those that are still stopping."""
         for node in self.nodes.values():
             if node.life is None:
                 node.start()
         self.world.loop.call_later(0.2, self._start_all)
 
-    # ---- what strikes need ----
+    # ---- what faults need ----
 
     def running(self) -> list[Node]:
-        """The brokers that run."""
+        """The running brokers."""
         return [node for node in self.nodes.values() if node.running]
 
     def victim(self) -> Node | None:
-        """A broker that runs, of a cluster at most a minority may be down."""
+        """A running broker of a cluster of which at most a minority may be down."""
         running = self.running()
         ready = [node for node in running if node.ready]
         total = len(self.nodes)
@@ -107,7 +107,7 @@ class Faults:
         return self.random.choice(ready)
 
     def later(self, least_s: float, most_s: float, what: Callable[[], None]) -> None:
-        """Do something after a while, unless everything was healed meanwhile."""
+        """Do something after a delay, unless everything was healed meanwhile."""
 
         def go() -> None:
             if not self.stopping:
@@ -116,7 +116,7 @@ class Faults:
         self.world.loop.call_later(self.random.uniform(least_s, most_s), go)
 
     def start_again(self, node: Node) -> None:
-        """Start a broker that is down, in a while."""
+        """Start a broker that is down, after a delay."""
 
         def start() -> None:
             if node.life is None:
@@ -125,7 +125,7 @@ class Faults:
         self.later(0.05, 6.0, start)
 
     def two_hosts(self) -> tuple[str, str]:
-        """Two hosts, one of them a broker's."""
+        """Two hosts; at least one of them is a broker's."""
         brokers = [node.host for node in self.nodes.values()]
         one = self.random.choice(brokers)
         other = self.random.choice([h for h in brokers + self.clients if h != one])
@@ -189,8 +189,8 @@ def _isolate(faults: Faults) -> None:
 
 
 def _deafen(faults: Faults) -> None:
-    """The controller and another broker do not hear each other, for longer than anything should
-    wait; the store hears both.
+    """The controller and another broker cannot reach each other for longer than any request should
+    wait. The store reaches both.
     """
     network = faults.world.network
     brokers = [each for each in faults.running() if each.ready and each.broker]
@@ -205,7 +205,9 @@ def _deafen(faults: Faults) -> None:
 
 
 def _leave_behind(faults: Faults) -> None:
-    """The others lose sight of a broker; then they, or it, are killed as it comes back."""
+    """The others lose the connection to a broker; then they, or it, are killed when it
+    reconnects.
+    """
     node = faults.victim()
     if node is None:
         return
@@ -336,8 +338,8 @@ def _damage_segments(faults: Faults) -> None:
 
 
 def _lose_alone(faults: Faults) -> None:
-    """The others die, so that the broker with the bad disk is in sync alone; then it dies, too, and
-    its files are cut before it starts again.
+    """The other brokers die, so that the broker with the bad disk is in sync alone. Then it dies
+    too, and its files are cut before it starts again.
     """
     node = _one_bad_disk(faults)
     if node is None:
@@ -359,8 +361,8 @@ def _lose_alone(faults: Faults) -> None:
 
 
 def _lose_unsynced(faults: Faults) -> None:
-    """One broker stops, then always the same other loses what it had not synced, then the third
-    stops: who has lost records comes back to a partition without a leader.
+    """One broker stops, then the same other one always loses what it had not synced, then the third
+    stops: a broker that has lost records comes back to a partition without a leader.
     """
     node = _one_bad_disk(faults)
     others = [each for each in faults.world.nodes.values() if each is not node]

@@ -1,7 +1,7 @@
-"""What clients and brokers were seen to do, and the checkers that judge it.
+"""What clients and brokers were observed to do, and the checkers for it.
 
-A checker looks at observations only, never at a broker's own opinion of what is right. Each finds a
-violation as a sentence; `Violation` names its rule.
+A checker uses observations only, never a broker's own view of its state. Each describes a violation
+in a sentence; `Violation` names its rule.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One record as a reader or a log has it."""
+    """One record in a reader's result or in a log."""
 
     offset: int
     value: bytes
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A rule that does not hold, and how that was seen."""
+    """A broken rule, and the observation that shows it."""
 
     rule: str
     sentence: str
@@ -116,7 +116,7 @@ class History:
         """Called with each rule that does not hold."""
 
     def break_rule(self, rule: str, sentence: str) -> None:
-        """A rule does not hold."""
+        """A rule is broken."""
         assert rule in RULES, rule
         if sum(each.rule == rule for each in self.violations) < MOST_OF_A_RULE:
             self.violations.append(Violation(rule, sentence))
@@ -131,7 +131,7 @@ class History:
         self.all_sent[place].update(rows)
 
     def was_acknowledged(self, place: Place, base_offset: int, values: list[bytes]) -> None:
-        """A broker said that the records are there, on all in-sync replicas."""
+        """A broker acknowledged the records: all in-sync replicas have them."""
         self.counts["acknowledged"] += len(values)
         for offset, value in enumerate(values, base_offset):
             self.acknowledged[place][offset] = value
@@ -140,7 +140,7 @@ class History:
     # ---- readers ----
 
     def was_read(self, place: Place, offset: int, value: bytes) -> None:
-        """A consumer was given a record."""
+        """A consumer received a record."""
         self.counts["read"] += 1
         if place in self.all_sent and value not in self.all_sent[place]:
             self.break_rule("wrong_record", f"{place} has {value!r} at {offset}; nobody sent it")
@@ -148,22 +148,24 @@ class History:
         self._saw(place, offset, value, "read")
 
     def has_told_loss(self, place: Place) -> bool:
-        """Whether a partition was damaged and a broker has reported a problem with it."""
+        """Whether a partition was damaged and a broker has reported it."""
         return place in self.damaged and self.is_told(place)
 
     def was_skipped(self, place: Place, offset: int, found: int) -> None:
-        """A reader of a partition without holes asked for an offset and was given a later one."""
+        """A reader of a partition without gaps requested an offset and received a later one."""
         if not self.has_told_loss(place):
             self.break_rule("silent_loss", f"{place}: {found} came after {offset - 1}, and no word")
 
     def not_read(self, place: Place, offset: int, problem: object) -> None:
-        """At the end the rest of a partition can't be read, and readers get an error."""
+        """At the end, the rest of a partition cannot be read, and readers get an error."""
         self._unread[place] = offset
         if place not in self.damaged:
             self.break_rule("silent_loss", f"{place} can't be read at {offset}: {problem}")
 
     def was_processed(self, group: str, values: Iterable[bytes]) -> None:
-        """A member of a group has read records of a partition that it owns; it may do so again."""
+        """A member of a group has read records of a partition that it owns. It may read them
+        again.
+        """
         for value in values:
             if value.startswith(KEYED):
                 _, key, number = value.split(b":")
@@ -175,12 +177,14 @@ class History:
                 self._processed[group, key] = max(last, int(number))
 
     def belongs(self, place: Place, topic_id: bytes, value: bytes, where: str) -> None:
-        """A record was found where the topic of that id is meant."""
+        """A record was found in the topic with that id."""
         if value.startswith(STAMPED) and value.split(b":")[1] != topic_id:
             self.break_rule("recreated", f"{value!r} is in {place} of topic {topic_id!r}, {where}")
 
     def has_epoch(self, place: Place, partition_epoch: int, topic_id: bytes) -> None:
-        """A broker says that this is the partition's epoch in the topic of that id (KIP-232)."""
+        """A broker says that this is the epoch of the partition in the topic with that id
+        (KIP-232).
+        """
         known = self._epochs.setdefault((place, partition_epoch), topic_id)
         if known != topic_id:
             self.break_rule(
@@ -188,17 +192,19 @@ class History:
             )
 
     def meant(self, place: Place, epoch: int, found: int, what: str) -> None:
-        """A request for the partition of one epoch was answered, of the partition of another?"""
+        """Was a request for the partition of one epoch answered for the partition of another?"""
         self.counts["asked by name and epoch"] += 1
         if epoch != found:
             self.break_rule("other_life", f"{what} of {place} meant {epoch}, and is of {found}")
 
     def deletes(self, topic_id: bytes, offset: int) -> None:
-        """Records below an offset of that topic's partition are asked to be deleted."""
+        """A client requests the deletion of the records below an offset of that topic's
+        partition.
+        """
         self._deleted[topic_id] = max(self._deleted[topic_id], offset)
 
     def begins(self, place: Place, topic_id: bytes, log_start_offset: int) -> None:
-        """A broker's log of the topic of that id begins there."""
+        """A broker's log of the topic with that id begins at this offset."""
         asked = self._deleted[topic_id]
         if log_start_offset > asked:
             self.break_rule(
@@ -239,7 +245,7 @@ class History:
     # ---- transactions ----
 
     def transaction(self, name: str, values: Iterable[bytes], outcome: str) -> None:
-        """What became of a transaction's records: committed, aborted or unknown."""
+        """The outcome of the records of a transaction: committed, aborted or unknown."""
         rows = list(values)
         self.counts[f"transactions {outcome}"] += 1
         for value in rows:
@@ -258,19 +264,21 @@ class History:
         self._owners[group, place] = member, self.counts["assignments"]
 
     def disowns(self, group: str, place: Place, member: str) -> None:
-        """A member gives a partition up, before it says so to the coordinator."""
+        """A member revokes a partition, before it reports that to the coordinator."""
         if self._owners.get((group, place), ("", 0))[0] == member:
             del self._owners[group, place]
 
     def commit_sent(self, group: str, place: Place, offset: int, member: str) -> None:
-        """An offset is about to be committed; offsets of one group only grow here."""
+        """An offset is about to be committed; here the offsets of a group only increase."""
         self._offsets[group, place].sent(member, offset)
         self._claims[group, place, member, offset] = self._owners.get((group, place))
 
     def commit_answered(
         self, group: str, place: Place, offset: int, member: str, code: int
     ) -> None:
-        """A commit was acknowledged or refused; not who has owned the partition all the time."""
+        """A commit was acknowledged or refused. If it was refused, the member has not owned the
+        partition all the time.
+        """
         acknowledged = code == ErrorCode.NONE
         owner = self._claims.pop((group, place, member, offset))
         is_owner = owner is not None and owner[0] == member
@@ -286,15 +294,15 @@ class History:
         self._offsets[group, place].answered(member, offset, acknowledged=acknowledged)
 
     def is_gone(self, place: Place) -> bool:
-        """Whether a partition will be deleted, or is: nothing more is expected of it."""
+        """Whether a partition is deleted or will be: nothing more is expected of it."""
         return place in self.gone
 
     def asks_commit(self, group: str, place: Place) -> Asked:
-        """A group's offset is about to be asked for."""
+        """The offset of a group is about to be requested."""
         return Asked(self._offsets[group, place].low, self._owners.get((group, place)))
 
     def found_commit(self, group: str, place: Place, offset: int, asked: Asked) -> None:
-        """A group's offset was reported; ``asked`` is the state before the request."""
+        """The offset of a group was reported; ``asked`` is the state before the request."""
         known = self._offsets[group, place]
         if place in self.gone:
             return
@@ -355,8 +363,8 @@ class History:
                 )
 
     def check_keys(self, written: list[bytes], ends: Mapping[str, int]) -> None:
-        """A growing topic at the end: each key's records, up to the number that was acknowledged,
-        once each in all partitions together.
+        """A growing topic at the end: all partitions together have the records of each key, up to
+        the acknowledged number, once each.
         """
         found: dict[bytes, int] = defaultdict(int)
         for value in written:
@@ -388,7 +396,7 @@ class History:
     def check_exact(
         self, place: Place, source: Sequence[Any], copy: Sequence[Any], who: str
     ) -> None:
-        """What a partition has, and what its exact copy has up to the same end."""
+        """The records of a partition, and those of its exact copy up to the same end."""
         for ours, theirs in zip_longest(source, copy):
             if ours != theirs:
                 self.break_rule(
@@ -397,7 +405,7 @@ class History:
                 return
 
     def _check_damaged(self, place: Place, replicas: dict[str, list[tuple[int, bytes]]]) -> None:
-        """Of a damaged replica batches may be missing; those that are there are the others'."""
+        """A damaged replica may lack batches; the batches that it has are equal to the others'."""
         for (name, ones), (other, twos) in pairwise(sorted(replicas.items())):
             there = dict(ones)
             for offset, batch in twos:
@@ -426,7 +434,7 @@ class History:
                 self.break_rule("atomic", f"{name} is visible")
 
     def check_copy(self, inputs: list[bytes], outputs: list[bytes]) -> None:
-        """A transactional copy's output, read committed, against what it read."""
+        """The output of a transactional copy, read committed, compared with its input."""
         wanted = set(inputs)
         found: dict[bytes, int] = defaultdict(int)
         for value in outputs:

@@ -1,6 +1,6 @@
-"""Planted bugs: for each rule of the checkers at least one change of kstore's code that breaks it.
-A checker that does not notice its bug is worth nothing; test_mutations.py runs them all. Those of
-elections, groups, shares and copies are in bugs/.
+"""Planted bugs: for each rule of the checkers, at least one change of kstore's code that breaks it.
+Each checker must find its bug; test_mutations.py runs them all. The bugs of elections, groups,
+shares and copies are in bugs/.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ bug(
      "brokers do not tell what is lost, and have it alone")  # fmt: skip
 def nothing_is_told(put: Put) -> None:
     put(logging.Logger, "error", lambda *told, **more: None)
-    MUTATIONS["commit-alone"].plant(put)  # the other replicas make good what one has lost, else
+    MUTATIONS["commit-alone"].plant(put)  # otherwise the other replicas repair what one has lost
 
 
 @bug(
@@ -103,7 +103,7 @@ def wrong_marker(was: Any, self: Any, place: Any, *given: Any, committed: bool, 
 
 
 def _without_own_check(put: Put) -> None:
-    """The checker of the simulation is to find it, not the broker's own."""
+    """The checker of the simulation must find it, not the broker's own check."""
     put(GroupShard, "check", lambda self: None)
 
 

@@ -1,4 +1,6 @@
-"""How far a run over many seeds is, in a file: it may be stopped and go on. And how fast it is."""
+"""The progress of a run over many seeds, in a file, so that the run can be stopped and continued.
+Also its speed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ WRITE_EVERY = 20
 
 
 class Progress:
-    """What has come of the seeds so far. Without a path nothing is written."""
+    """The results of the seeds so far. Without a path nothing is written."""
 
     def __init__(self, path: str, seeds: range, command: str, *, resume: bool) -> None:
         self.failed: list[dict[str, Any]] = []
@@ -41,11 +43,11 @@ class Progress:
 
     @property
     def left(self) -> list[int]:
-        """The seeds that were not run yet."""
+        """The seeds that have not run yet."""
         return [seed for seed in self.seeds if seed not in self._done]
 
     def note(self, report: Any) -> None:
-        """A seed has been run."""
+        """Record that a seed has run."""
         self._done.add(report.seed)
         self._here += 1
         self._cpu_s += report.cpu_s
@@ -58,7 +60,7 @@ class Progress:
             self.write()
 
     def write(self) -> None:
-        """Write the file, whole."""
+        """Write the whole file."""
         if self._path is None:
             return
         told = {
@@ -76,7 +78,7 @@ class Progress:
         os.replace(new, self._path)
 
     def sentence(self) -> str:
-        """How far it is, and how long the rest may take."""
+        """The progress, and an estimate of the remaining time."""
         minutes = (time.monotonic() - self._began) / 60
         per_minute = self._here / minutes if minutes > 0 else 0.0
         left = len(self.seeds) - len(self._done)

@@ -1,5 +1,5 @@
-"""For how long a producer is refused that says the count that its topic has: an expansion that is
-prepared refuses it, and has to end in time, one way or the other.
+"""How long a producer is refused that states the current number of partitions of its topic. A
+prepared expansion refuses it, and must end in time, committed or rolled back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ two seconds; and as long again for a leader that hears nothing to look for itsel
 
 
 class Refusals:
-    """What producers of one topic of a cluster are answered."""
+    """The answers to the producers of one topic of a cluster."""
 
     def __init__(self, history: History, world: World, topic: str) -> None:
         self._history = history
@@ -32,8 +32,8 @@ class Refusals:
         """
 
     def count(self) -> int:
-        """How many partitions producers distribute over, by the coordination store; -1 where there
-        is none.
+        """The number of partitions for producers, from the coordination store; -1 if there is
+        none.
         """
         store = self._world.store.root(self._world.folder + "/store")
         try:
@@ -45,7 +45,7 @@ class Refusals:
             return -1
 
     def _prepared(self) -> int | None:
-        """When the contraction began that is prepared now, if one is."""
+        """When the currently prepared contraction began, if there is one."""
         store = self._world.store.root(self._world.folder + "/store")
         contraction = read_contraction(store, self._topic)
         return None if contraction is None or contraction.holds else contraction.begun_ms
@@ -58,8 +58,8 @@ class Refusals:
         return partition is not None and bool(partition.online)
 
     def answered(self, place: Place, node_id: int, said: int, before: int, code: int) -> None:
-        """A producer said a count, when the topic had so many partitions, and got this answer of a
-        broker. One that does not know yet that it leads the partition is not meant.
+        """A producer stated a count while the topic had this number of partitions, and a broker
+        gave this answer. Brokers that do not know yet that they lead the partition are ignored.
         """
         if not self._leads(node_id, place):
             return

@@ -1,5 +1,5 @@
-"""One simulation from its seed: brokers, clients and faults for a while, then peace, then the
-checks.
+"""Run one simulation from its seed: brokers, clients and faults for a while, then a time without
+faults, then the checks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ RESTLESS = {f"{name} {number}": kind for name, kind in GROUPS.items() for number
 """The groups of the workload "churn", whose members come and go all the time."""
 RESTLESS_LEAVES, RESTLESS_REST_S = 0.15, 3.0
 ORDERLY, VISITORS, SHARERS, WORKERS = "orderly", "visitors", "sharers", "workers"
-SINKING = "tests.pipeline.sink.simulated_sink"  # imports PySpark, so only when asked for
+SINKING = "tests.pipeline.sink.simulated_sink"  # it imports PySpark, so only on demand
 ALWAYS = ("produce", "read")
 SOMETIMES = (
     "copy", "group", "topics", "classic", "streams", "expand", "recreate", "share", "sharing",
@@ -83,7 +83,7 @@ WATCH_S = 0.025
 
 
 class Report(NamedTuple):
-    """What came of it."""
+    """The result of a simulation."""
 
     seed: int
     violations: tuple[str, ...]
@@ -97,7 +97,7 @@ class Report(NamedTuple):
 
 def simulate(seed: int, options: Options, plant: Callable[[Any], None] | None = None) -> Report:
     """Run one simulation; ``plant`` puts a bug into kstore (mutations.py)."""
-    # The world before goes now, and garbage is looked for no more: that cost a sixth of a run.
+    # Free the previous world now, then disable garbage collection, which took a sixth of the time.
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -112,7 +112,7 @@ def simulate(seed: int, options: Options, plant: Callable[[Any], None] | None = 
 def _simulate(seed: int, options: Options, plant: Callable[[Any], None] | None) -> Report:
     history = History()
     if "sink" in options.workloads:
-        importlib.import_module(SINKING)  # what it imports, the world has to patch
+        importlib.import_module(SINKING)  # the world has to patch what it imports
     with new_world(seed, plant) as world:
         run = _Run(world, history, options)
         driver = world.loop.create_task(run.drive())
@@ -150,7 +150,7 @@ class _Run:
         random = world.random
         flush = options.flush or random.choice(["always", "os", "interval"])
         kinds = [k for k in options.faults if flush == "always" or k != "power"]
-        # Damage of files has some seeds for itself: what it may lose, others may not.
+        # Some seeds only damage files: they may lose records that other seeds must not lose.
         damages = [kind for kind in kinds if kind in DAMAGES]
         if damages and (len(damages) == len(kinds) or random.random() < DAMAGED_SHARE):
             sometimes = tuple(k for k in SOMETIMES if k in NOT_ON_TOPIC)
@@ -159,7 +159,7 @@ class _Run:
             sometimes = SOMETIMES
             kinds = [kind for kind in kinds if kind not in DAMAGES]
         self.may_lose = False
-        # How long producers rest at most: quick ones cost most of a run's time.
+        # The longest pause of producers: short pauses cost most of the time of a run.
         self.rest_s = random.choice([0.2, 0.5, 1.0])
         self.kinds = options.workloads or (*ALWAYS, *random.sample(sometimes, AT_ONCE))
         if not options.workloads and Random(f"{world.seed}/mirror").random() < MIRRORED_SHARE:
@@ -220,7 +220,7 @@ class _Run:
             task.cancel()
 
     def all_faults(self) -> list[Faults]:
-        """Of each cluster."""
+        """The values of each cluster."""
         return [self.faults, *(work.faults for work in self._workloads_of(Mirror))]
 
     def _tell_defect(self, task: asyncio.Task[Any]) -> None:
@@ -230,7 +230,7 @@ class _Run:
             self.world.loop.problems.append("a client failed: " + "".join(lines[-4:]))
 
     async def _end(self, admin: Client) -> None:
-        """Let every workload come to its end, those that feed others first; then check."""
+        """Let every workload finish, those that feed others first; then check."""
         if not await self._finish(IdempotentProducer, "producers end"):
             return
         for work in self._workloads_of(TransactionalCopy):
@@ -283,7 +283,9 @@ class _Run:
     async def _in_time(
         self, work: Awaitable[Any], what: str, ended: Callable[[], int] = lambda: 0
     ) -> bool:
-        """Wait for it; a violation if it takes too long, and no more has ``ended`` by then."""
+        """Wait for it; a violation if it takes too long and no more than ``ended`` have ended by
+        then.
+        """
         task = asyncio.ensure_future(work)
         before, now = -1, ended()
         while not task.done() and now > before:
@@ -390,7 +392,7 @@ class _Run:
                 self._add(f"visitor{number}", lambda c, h: Visitor(c, h, PHOENIX, VISITORS))
 
     def _add(self, name: str, *makes: Callable[[Client, History], Any]) -> None:
-        """A client and what it does."""
+        """A client and its workload."""
         client = Client(self.world, name, self.options.brokers)
         self.work += [(client, make(client, self.history)) for make in makes]
 
@@ -409,7 +411,7 @@ class _Run:
             member.rest_s = SLOW_S if retires else member.rest_s
 
     async def _watch(self) -> None:
-        """Look at the brokers all the time."""
+        """Watch the brokers all the time."""
         while True:
             for node in self.world.brokers():
                 if node.broker is None or node.life is None or not node.ready:
@@ -469,7 +471,9 @@ class _Run:
         self.history.counts["records"] = sum(sizes.values())
 
     async def _agree(self, places: list[Place]) -> None:
-        """Wait until no broker acts in an old leader epoch: who stood still may show an old end."""
+        """Wait until no broker acts in an old leader epoch: a process that was stopped may report
+        an old end.
+        """
         for place in places:
             while True:
                 tables = [node.broker.table for node in self.world.brokers() if node.broker]
@@ -479,9 +483,7 @@ class _Run:
                 await asyncio.sleep(WATCH_S)
 
     async def _ordered_places(self, admin: Client) -> list[Place]:
-        """The partitions that the growing topic has at the end, and the one that shrinks, where
-        they are there.
-        """
+        """The final partitions of the growing topic and the shrinking one, if they exist."""
         topics = {"expand": ORDERED, "contract": NARROWED}
         names = [name for kind, name in topics.items() if kind in self.kinds]
         for name in names:

@@ -28,7 +28,7 @@ class Options(NamedTuple):
 
 
 def broker_settings(flush: str, roll_ms: int, delivery_limit: int) -> dict[str, str]:
-    """What all brokers of a simulation have."""
+    """The settings of all brokers of a simulation."""
     return {
         "kstore.flush.policy": flush,
         "log.roll.ms": str(roll_ms),
@@ -58,7 +58,7 @@ def broker_settings(flush: str, roll_ms: int, delivery_limit: int) -> dict[str, 
 
 
 def cluster_settings(world: World, brokers: int, store: str = "store") -> dict[str, str]:
-    """What makes brokers a cluster on the simulated store."""
+    """The settings that make brokers a cluster on the simulated store."""
     return {
         "kstore.coordination.dir": f"{world.folder}/{store}",
         "kstore.coordination.session.timeout.ms": str(int(world.store.session_timeout_s * 1000)),

@@ -1,4 +1,4 @@
-"""What a group's offset may be, and who may commit it: the rules "commits" and "owners_commit"."""
+"""Which offsets a group may have, and who may commit: the rules "commits" and "owners_commit"."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PLACE = Place("t", 0)
 
 
 class Story:
-    """Members of a group, and what they see."""
+    """Members of a group and their observations."""
 
     def __init__(self) -> None:
         self.history = History()
 
     def commit(self, member: str, offset: int, *, acknowledged: bool | None) -> None:
-        """None: no answer comes."""
+        """None: no answer arrives."""
         self.history.commit_sent("g", PLACE, offset, member)
         if acknowledged is not None:
             code = ErrorCode.NONE if acknowledged else ErrorCode.UNKNOWN_MEMBER_ID
@@ -38,7 +38,7 @@ class Story:
         return len(self.history.violations) == broken
 
     def finds(self, offset: int) -> bool:
-        """Whether the offset may be so."""
+        """Whether the group may have the offset."""
         broken = len(self.history.violations)
         self.history.found_commit("g", PLACE, offset, self.history.asks_commit("g", PLACE))
         return len(self.history.violations) == broken
@@ -70,7 +70,9 @@ def test_what_was_refused_may_be_there_but_not_come_later(story: Story) -> None:
 
 
 def test_a_commit_without_an_answer_may_come_after_a_later_one(story: Story) -> None:
-    """It was on its way on another connection, and the coordinator takes what comes last."""
+    """It was in transit on another connection, and the coordinator takes the last one that
+    arrives.
+    """
     story.commit("one", 5, acknowledged=True)
     story.commit("one", 10, acknowledged=None)
     story.commit("one", 19, acknowledged=True)

@@ -1,4 +1,4 @@
-"""What members of a share group may receive: the rules themselves."""
+"""What members of a share group may receive: tests of the rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK_S = 10.0
 
 
 class Story:
-    """Members of a share group, and the one record that they are given."""
+    """Members of a share group, and one record that is delivered to them."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -33,12 +33,12 @@ class Story:
     def tell(
         self, hold: Hold, kind: int, sent_at: float, heard_at: float, *, led: bool = True
     ) -> None:
-        """An acknowledgement is taken."""
+        """An acknowledgement is accepted."""
         self.deliveries.kept([(hold, kind)], sent_at, heard_at, led=led)
 
     @property
     def broken(self) -> list[str]:
-        """The rules that do not hold."""
+        """The broken rules."""
         return [violation.rule for violation in self.history.violations]
 
 
@@ -133,7 +133,7 @@ def test_an_acceptance_without_an_answer_may_be_kept(story: Story) -> None:
 
 
 class Behind:
-    """Records that are missing as long as those before them come one at a time."""
+    """Records may be missing as long as those before them are delivered one at a time."""
 
     ended = 0
 
@@ -147,7 +147,9 @@ def member_behind(deliveries: Any) -> ShareMember:
 
 
 def test_a_member_goes_on_as_long_as_records_find_their_end() -> None:
-    """Those that a slow member has had too often come one at a time, before the others."""
+    """Records that a slow member received too often are delivered one at a time, before the
+    others.
+    """
     deliveries = Behind()
     member = member_behind(deliveries)
     for turn in range(200):

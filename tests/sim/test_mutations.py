@@ -1,4 +1,4 @@
-"""Each checker notices the bug that was planted for it."""
+"""Each checker finds the bug that was planted for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run over many seeds tells what failed at once, and goes on where it was stopped."""
+"""A run over many seeds reports failures at once, and continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def _dies_at_three(seed: int) -> Report:
 
 @pytest.mark.slow
 def test_a_seed_whose_process_dies_has_failed_and_the_others_run() -> None:
-    """The pool of multiprocessing waits for ever for what a dead process has not given back."""
-    dies = importlib.import_module("tests.sim.test_progress")._dies_at_three  # theirs by that name
+    """The pool of multiprocessing waits for ever for the result of a dead process."""
+    # Multiprocessing's name.
+    dies = importlib.import_module("tests.sim.test_progress")._dies_at_three
     reports = list(each_in_processes(dies, range(12), 2))
     assert sorted(each.seed for each in reports) == list(range(12))
     failed = [(each.seed, each.violations) for each in reports if each.violations]

@@ -1,4 +1,4 @@
-"""Simulations with a fixed set of seeds and some fresh ones; what a seed does, it does again."""
+"""Simulations with a fixed set of seeds and some new ones. The same seed gives the same run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sim.settings import Options
 
 
 def assert_good(reports: list[dict[str, Any]], *arguments: str) -> None:
-    """No rule was broken; else say how to see it again."""
+    """No rule was broken; the message says how to repeat the run."""
     for report in reports:
         again = f"python -m tests.sim --trace --seed {report['seed']} {' '.join(arguments)}"
         assert not report["violations"], f"{report['violations']}; again: {again}"
@@ -54,15 +54,15 @@ def test_three_brokers_with_every_fault(run_simulations: Simulations, seeds: ran
 def test_a_clean_election_loses_nothing_that_another_broker_has(
     run_simulations: Simulations,
 ) -> None:
-    """KIP-966: who has lost what it had not synced waits for who is eligible."""
+    """KIP-966: a replica that has lost unsynced records waits for an eligible one."""
     unsynced = ("--brokers", "3", "--faults", "unsynced", "--flush", "os", "--seconds", "30")
     unsynced = (*unsynced, "--workloads", "produce")
     assert_good(run_simulations("--seed", "5", "--seeds", "4", *unsynced), *unsynced)
 
 
 def fresh_seed() -> int:
-    """Another one for every commit, so that who runs a commit again sees the same; by chance
-    outside of a checkout.
+    """Another seed for every commit, so that a repeated run of a commit is the same; random outside
+    a checkout.
     """
     command = ["git", "rev-parse", "HEAD"]
     here = Path(__file__).parent
@@ -83,18 +83,17 @@ def test_fresh_seeds(run_simulations: Simulations) -> None:
 @pytest.mark.parametrize(
     ("seed", "arguments"),
     [
-        # In slow networks the copies took too long, and a member did not know its topic's id.
+        # In slow networks the copies took too long, and a member did not know the id of its topic.
         (304, "--faults session,store,isolate,kill --workloads produce,read,copy,group,topics"),
         (307, "--faults session,store,isolate,kill --workloads produce,read,copy,group,topics"),
         (309, "--faults session,store,isolate,kill --workloads produce,read,copy,group,topics"),
         # A broker that could not reach the store closed the controller's connection.
         (26, "--workloads produce,read,classic,streams,recreate"),
-        # A member did not learn again what its coordinator had decided when it went away.
+        # A member did not learn again what its coordinator had decided while it was away.
         (310002173, "--seconds 15"),
-        # A copy continued after its goal: the broker that gave the goal did not know the high
-        # watermark.
+        # A copy went past its goal: the broker that gave the goal did not know the high watermark.
         (310005419, "--seconds 15"),
-        # Another restart, and a leader did not know that it had lost what it had written alone.
+        # After another restart, a leader did not know that it had lost records that only it had.
         (102, "--faults alone --workloads produce,read"),
         # The last batch of a leader that lost its power had another leader epoch: its followers
         # copied that, and nothing else.
@@ -165,7 +164,7 @@ def test_given_offsets_hold_whatever_is_asked_again(
 def test_an_exact_copy_is_one_and_producers_go_on_there_after_the_switch(
     run_simulations: Simulations, seeds: range
 ) -> None:
-    """With crashes of the replicator and of both clusters' brokers at any moment."""
+    """The replicator and the brokers of both clusters crash at any moment."""
     given = ("--brokers", "3", "--seconds", "12", "--workloads", "mirror")
     reports = run_simulations(*seeds_from(1, seeds), *given)
     assert_good(reports, *given)
@@ -182,9 +181,9 @@ MINUTES_OF_A_DAY = 24 * 60
 def test_a_day_of_churn_refuses_no_commit_of_an_owner(
     run_simulations: Simulations, faults: str
 ) -> None:
-    """A member goes, and comes back, for each minute of a day. That a commit of who has owned its
-    partition all the time is refused breaks the rule owners_commit. Brokers count more: commits
-    under way when their member gave up. Without faults there are none of these either.
+    """Members leave and come back for each minute of a day. A refused commit of a member that has
+    owned its partition all the time breaks the rule owners_commit. Brokers also count commits that
+    were in flight when their member revoked. Without faults there are none of these either.
     """
     given = (
         "--brokers", "3", "--seconds", "100", "--workloads", "produce,churn", "--faults", faults,
@@ -225,7 +224,7 @@ def test_a_seed_does_the_same_again(run_simulations: Simulations, tmp_path: Path
 def test_a_seed_does_after_others_what_it_does_alone(
     run_simulations: Simulations, tmp_path: Path
 ) -> None:
-    """310002122 once did not: where tasks lay in memory decided the order of their ends."""
+    """310002122 once did not: the order in which tasks ended depended on their memory addresses."""
     cluster = ("--brokers", "3", "--seconds", "8")
     reports = run_simulations("--seed", "310002120", "--seeds", "3", *cluster)
     for seed, report in zip(range(310002120, 310002123), reports, strict=True):
@@ -249,8 +248,8 @@ def test_help_shows_an_example() -> None:
 
 @pytest.mark.slow
 def test_brokers_that_are_killed_leave_nothing_to_the_next_seed() -> None:
-    """Their hooks in the collector kept whole clusters: after 40 seeds, brokers took a second of
-    CPU time to start.
+    """Their hooks in the garbage collector kept whole clusters alive: after 40 seeds, brokers took
+    a second of CPU time to start.
     """
     before = list(gc.callbacks)
     options = Options(brokers=3, faults=("kill",), seconds=3.0, workloads=("produce",))

@@ -157,14 +157,14 @@ def test_a_piece_of_which_the_log_has_some_batches_is_completed(
 
 def test_staged_records_that_others_have_replaced_are_not_written(sink: Sink) -> None:
     staged = sink.task(0, range(50))
-    staged.attempt = "00" * 16  # what is at these offsets now is another attempt's
+    staged.attempt = "00" * 16  # these offsets now have records of another attempt
     with pytest.raises(PipelineError, match="the staged rows are gone"):
         sink.commit(staged)
     assert sink.values() == []
 
 
 def test_an_attempt_that_nobody_asks_for_leaves_nothing(sink: Sink) -> None:
-    sink.task(0, range(50))  # it died, or was slower than its twin
+    sink.task(0, range(50))  # it died, or was slower than its duplicate
     sink.commit(sink.task(0, range(50)))
     assert sink.values() == expected(range(50))
 
@@ -195,7 +195,7 @@ def test_a_task_that_outlives_its_job_creates_no_topic(sink: Sink) -> None:
         forget(sink.settings, sink.name)
 
     with pytest.raises(PipelineError):
-        task.write(end_the_job())  # the topic goes before its first batch is sent
+        task.write(end_the_job())  # the topic is deleted before its first batch is sent
     with pytest.raises(PipelineError):
         task.write([rows])
     assert sink.own_topic not in sink.admin.list_topics(internal=True)
@@ -212,7 +212,7 @@ def test_what_is_written_is_cleared_away(sink: Sink) -> None:
 
 
 class Interruptions:
-    """Ends the driver after so many copies to target partitions, of one batch each, before or
+    """Ends the driver after this number of copies to target partitions, one batch each, before or
     after the broker has done the last one.
     """
 
@@ -226,7 +226,7 @@ class Interruptions:
         monkeypatch.setattr(placing, "PIECES_AT_ONCE", 1)
 
     def after(self, writes: int, error: type[BaseException], *, is_lost: bool) -> None:
-        """The write after so many fails; is_lost: only its answer does not come."""
+        """The write after this number of writes fails; is_lost: only its answer is lost."""
         self._left, self._error, self._is_lost = writes, error, is_lost
 
     async def _counted(self, *args: Any) -> Any:
@@ -253,7 +253,7 @@ def test_a_driver_that_died_in_between_is_carried_on_by_the_next(
     interruptions.after(writes, _KilledError, is_lost=is_lost)
     with pytest.raises(_KilledError):
         sink.commit(staged)
-    # The batch is computed again, and comes out differently this time.
+    # The batch is computed again, with a different result.
     sink.commit(sink.task(0, range(1000, 1100)))
     assert sink.values() == expected(range(200))
 

@@ -46,7 +46,7 @@ def test_the_parts_are_a_batch_of_one_record(key: bytes, values: list[bytes]) ->
 
 
 class Recorded:
-    """A stager that has all there at once, in partition 3."""
+    """A stager whose records all go to partition 3."""
 
     def __init__(self) -> None:
         self.put_: list[tuple[int, bytes, list[bytes]]] = []
@@ -64,7 +64,7 @@ class Recorded:
     )
 )
 def test_pieces_have_the_batches_of_one_target_in_order(rows: list[tuple[int, int, int]]) -> None:
-    """And no more of them are held than the limits say."""
+    """The number of records in memory stays within the limits."""
     stager, staged = Recorded(), dict[tuple[str, int], StagedRun]()
     pieces = Pieces(stager, b"a" * 16, lambda *_: 3, staged)  # type: ignore[arg-type]
     given_, held = dict[int, list[Encoded]](), 0

@@ -1,4 +1,4 @@
-"""The planted bugs that refuse commits to owners, or forget them."""
+"""The planted bugs that refuse the commits of owners, or forget them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs of elections, and of who leads."""
+"""The planted bugs of elections and leadership."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Back(image_updates.Partition):
         return max(super().high_watermark - self.back, 0)
 
 
-# Its log would differ from the leader's, but an epoch that falls is refused at the append.
+# Its log would differ from the leader's, but an append with a lower epoch is refused.
 @bug("no-truncation", "liveness", BEHIND,
      "a follower keeps what its leader does not have", (Fetchers, "_cut"))  # fmt: skip
 def no_truncation(was: Any, self: Any, fetcher: Any, followed: Any, cut: Any, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Planted bugs of topics that grow and shrink with the order of their keys kept (KIP-253)."""
+"""The planted bugs of topics that grow and shrink while the order of keys is kept (KIP-253)."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ bug("patient-controller", "refusals", DEAF, "an expansion waits for leaders as l
      also=[lambda put: put(counts.PreparedCounts, "_look_later", lambda self: None)],
      )  # fmt: skip
 def silent_rollback(was: Any, self: Any, expansion: Any, why: str) -> None:
-    """The marker is lost, and nobody notices."""
+    """The marker is lost, and no error is reported."""
     self._undone[expansion.topic] = "planted"

@@ -1,6 +1,4 @@
-"""How bugs are planted in kstore for the simulation, and the table of them: bugs/ and mutations.py
-fill it.
-"""
+"""How bugs are planted in kstore for the simulation. bugs/ and mutations.py fill the table."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ MUTATIONS: dict[str, Mutation] = {}
 
 
 class Mutation(NamedTuple):
-    """A planted bug, the rule that it breaks, and the simulation in which that shows."""
+    """A planted bug, the rule that it breaks, and the simulation that shows it."""
 
     plant: Callable[[Put], None]
     rule: str
@@ -27,8 +25,9 @@ class Mutation(NamedTuple):
 def bug(
     name: str, rule: str, arguments: str, explanation: str, *places: tuple[Any, str], also: Any = ()
 ) -> Callable[[Any], Any]:
-    """Plant what follows in these places (owner and attribute): a class, or a function whose first
-    argument is what was there. Without places it is called with the `Put`, as each of ``also`` is.
+    """Plant the decorated object in these places (owner and attribute): a class, or a function
+    whose first argument is what was there. Without places it is called with the `Put`, as each of
+    ``also`` is.
     """
 
     def register(what: Any) -> Any:

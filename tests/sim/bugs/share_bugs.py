@@ -1,5 +1,5 @@
-"""The planted bugs of share groups: each breaks a rule of the state that is kept (share_state) or
-of deliveries (deliveries.py).
+"""The planted bugs of share groups: each breaks a rule of the stored state (share_state) or of
+deliveries (deliveries.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What becomes of files on a bad disk: bits turn, files are cut or gone, the index is not what was
-written. Which disk, and when, is faults.py's; what follows from it is judged in history.py.
+"""Damage of files on a bad disk: flipped bits, cut or missing files, an index with wrong contents.
+faults.py chooses the disk and the time, and history.py checks the effects.
 
-Only the partitions of one topic are damaged, and the index: so it is known what has to be there.
+Only the partitions of one topic and the index are damaged, so the expected contents are known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Damage = Callable[[Node, Random, str], "tuple[str, Place] | None"]
 
 
 def _segments(node: Node, topic: str) -> list[str]:
-    """The segment files of the topic that hold something."""
+    """The segment files of the topic that are not empty."""
     logs = os.path.join(node.disk.folder, "logs")
     found = []
     for name in sorted(os.listdir(logs)):
@@ -35,13 +35,13 @@ def _segments(node: Node, topic: str) -> list[str]:
 
 
 def _segment(node: Node, random: Random, topic: str) -> str | None:
-    """One of them."""
+    """One of these files."""
     paths = _segments(node, topic)
     return random.choice(paths) if paths else None
 
 
 def batch_starts(path: str) -> list[int]:
-    """Where a segment's batches begin, and at last where they end: zeros may follow."""
+    """The positions of the batches of a segment, and the end of the last one: zeros may follow."""
     with open(path, "rb") as file:
         data = file.read()
     starts = [0]
@@ -61,7 +61,7 @@ def _told(path: str, what: str) -> tuple[str, Place]:
 
 
 def flip_bit(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
-    """Turn one bit of a batch, its header or its records, in any segment."""
+    """Flip one bit in a batch of any segment, in its header or its records."""
     path = _segment(node, random, topic)
     if path is None:
         return None
@@ -79,7 +79,7 @@ def flip_bit(node: Node, random: Random, topic: str) -> tuple[str, Place] | None
 
 
 def _cut(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
-    """Cut a segment between two batches, or in one."""
+    """Cut a segment between two batches, or inside one."""
     path = _segment(node, random, topic)
     if path is None:
         return None
@@ -104,7 +104,7 @@ def _remove(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
 
 
 def _damage_index(node: Node, random: Random, topic: str) -> tuple[str, Place] | None:
-    """Write something else over some bytes or pages of the index, cut it, or remove it."""
+    """Overwrite some bytes or pages of the index, cut it, or remove it."""
     path = os.path.join(node.disk.folder, "logs", INDEX_NAME)
     if not os.path.exists(path):
         return None

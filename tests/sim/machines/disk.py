@@ -1,5 +1,5 @@
-"""Simulated disks: real files in a temporary folder, and for each how much of it was synced. A
-crash keeps every file as it is; a power loss cuts segments anywhere behind what was synced.
+"""Simulated disks: real files in a temporary folder, and for each the number of synced bytes. A
+crash keeps every file as it is. A power loss cuts segments anywhere after the synced bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kstore.env import SystemFileSystem
 
 
 class Disk:
-    """One host's disk."""
+    """The disk of one host."""
 
     def __init__(self, folder: str, random: Random) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class Disk:
         return self.boots.to_bytes(16, "big")
 
     def snapshot(self) -> str:
-        """Copy everything as it is now."""
+        """Copy the current state."""
         copy = self.folder + ".copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*-lock"))
@@ -46,7 +46,7 @@ class Disk:
         os.rename(copy, self.folder)
 
     def lose_unsynced(self) -> int:
-        """Cut what the machine had not put on the disk; returns the bytes lost."""
+        """Cut what the machine had not written to disk; returns the number of lost bytes."""
         self.boots += 1
         lost = 0
         for directory, _, names in os.walk(self.folder):
@@ -70,7 +70,7 @@ class Disk:
 
 
 class DiskFiles(SystemFileSystem):
-    """The file system as the logs of one host see it."""
+    """The file system of the logs of one host."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -78,7 +78,7 @@ class DiskFiles(SystemFileSystem):
     def open_segment(
         self, factory: Callable[..., Any], path: str, *, writable: bool, create: bool
     ) -> Any:
-        """A segment file whose syncs are noted."""
+        """A segment file whose syncs are recorded."""
         if factory is not SegmentFile:
             return factory(path, writable=writable, create=create)
         file = _SimSegmentFile(path, writable=writable, create=create)
@@ -98,11 +98,11 @@ class DiskFiles(SystemFileSystem):
         self.disk.synced.pop(path, None)
 
     def fsync_dir(self, path: str) -> None:
-        """Names are never lost here."""
+        """Names are never lost in this simulation."""
 
 
 class _SimSegmentFile(SegmentFile):
-    """A segment file that notes what was synced, and may find the disk full."""
+    """A segment file that records what was synced and may find the disk full."""
 
     disk: Disk
 

@@ -1,7 +1,8 @@
-"""An asyncio event loop whose time is virtual: it jumps to the next timer when nothing is ready.
+"""An asyncio event loop with virtual time: it jumps to the next timer when nothing is ready.
 
-Each callback belongs to a `Life`, one run of one simulated process, by the context it was scheduled
-in; callbacks of a dead life are dropped, those of a frozen one wait. Nothing here knows a network.
+Each callback belongs to a `Life`, one run of one simulated process, by the context in which it was
+scheduled. Callbacks of a dead life are dropped, those of a frozen one wait. This module does not
+know the network.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Life:
         self.signals: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
 
     def now_ms(self) -> int:
-        """The process's wall clock."""
+        """The wall clock of the process."""
         return EPOCH_MS + int(self.loop.time() * 1000) + self.clock_skew_ms
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -64,7 +65,7 @@ LIFE: ContextVar[Life | None] = ContextVar("LIFE", default=None)
 
 
 class _Handle(events.Handle):
-    """asyncio's handle, without what a simulation does not need: half of its cost."""
+    """asyncio's handle without the parts that a simulation does not need, at half the cost."""
 
     __slots__ = ()
 
@@ -77,13 +78,13 @@ class _Handle(events.Handle):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """It will not run."""
+        """Do not run it."""
         self._cancelled = True
         self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Timer(_Handle):
-    """The same at a time."""
+    """The same for a timer."""
 
     __slots__ = ("_at",)
 
@@ -93,8 +94,8 @@ class _Timer(_Handle):
 
 
 class _Numbered:
-    """Counted by its loop when it is first hashed. By its place in memory it would stand elsewhere
-    in a set after other simulations in the same process, and a seed would not do the same again.
+    """A number that the loop assigns at the first hash. A hash by memory address would give it
+    another place in a set after other simulations in the same process, and a seed would not repeat.
     """
 
     _number: int
@@ -116,7 +117,7 @@ class _Future(_Numbered, asyncio.Future[Any]):
 
 
 def current_life() -> Life | None:
-    """The process that runs now; None for the simulation itself."""
+    """The running process; None for the simulation itself."""
     return LIFE.get()
 
 
@@ -147,7 +148,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> events.Handle:
-        """Run it after what is ready already."""
+        """Run it after the callbacks that are ready."""
         handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
@@ -157,7 +158,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> events.TimerHandle:
-        """Run it in so many virtual seconds."""
+        """Run it after this number of virtual seconds."""
         when = self._now + delay if delay > 0.0 else self._now
         return self.call_at(when, callback, *args, context=context)
 
@@ -180,31 +181,31 @@ class SimLoop(asyncio.AbstractEventLoop):
         return _Future(loop=self)
 
     def next_number(self) -> int:
-        """Of its tasks and futures."""
+        """The exception handler of tasks and futures."""
         self._numbered += 1
         return self._numbered
 
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """A task; its life is its context's."""
+        """A task; it belongs to the life of its context."""
         task: asyncio.Task[Any] = _Task(coro, loop=self, name=name, context=context)
         life = (context.get(LIFE) if context is not None else None) or LIFE.get()
         if life is not None:
-            # Kept, so that a dead process's `finally` clauses do not run when it is collected.
+            # Kept, so that the `finally` clauses of a dead process do not run when it is collected.
             life.tasks.append(task)
             if len(life.tasks) > 512:
                 life.tasks = [each for each in life.tasks if not each.done()]
         return task
 
     def advance(self, seconds: float) -> None:
-        """Let time go by within a callback, as a blocking sleep does."""
+        """Let time pass within a callback, as a blocking sleep does."""
         self._now += max(seconds, 0.0)
 
     # ---- running ----
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until it is done; RuntimeError if nothing is left to happen before."""
+        """Run until it is done; RuntimeError if nothing is left to run before that."""
         task = asyncio.ensure_future(future, loop=self)
         task.add_done_callback(lambda _: self.stop())
         self.run_forever()
@@ -222,7 +223,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
 
     def _run(self) -> None:
-        """One callback after the other. Written out, as this is what a simulation does most."""
+        """Run one callback after the other. Inlined, because a simulation spends most of its time
+        here.
+        """
         ready, timers, pop = self._ready, self._timers, heapq.heappop
         clock, used = time.perf_counter, time.thread_time()
         while not self._stopping and (ready or timers):
@@ -261,7 +264,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._note_hold(handle, time.thread_time() - used)
 
     def _note_hold(self, handle: events.Handle, used_s: float) -> None:
-        """A step took long: by itself, or because the machine had no core for it."""
+        """A step took long, by itself or because the machine had no free core."""
         held_by = getattr(handle._callback, "__self__", handle._callback)
         if used_s > HOLD_S and not isinstance(held_by, Worker):
             self.problems.append(f"a loop was held for {used_s:.1f} s by {held_by}")
@@ -292,7 +295,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the error: an exception that was not caught is a finding."""
+        """Keep the error: an uncaught exception is a finding."""
         problem = context.get("exception")
         life = LIFE.get()
         where = life.name if life is not None else "simulation"
@@ -302,18 +305,18 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     default_exception_handler = call_exception_handler
 
-    # ---- threads that are none ----
+    # ---- simulated threads ----
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run it later, in one piece, after earlier calls of the same executor and life."""
+        """Run it later in one piece, after earlier calls of the same executor and life."""
         done = self.create_future()
         self.worker(executor).add(lambda: _settle(done, func, args))
         return done
 
     def worker(self, executor: Any) -> Worker:
-        """A queue in place of an executor's thread."""
+        """A queue in place of the thread of an executor."""
         life = LIFE.get()
         key = executor if executor is not None else life
         worker = self._executors.get(key)
@@ -324,19 +327,19 @@ class SimLoop(asyncio.AbstractEventLoop):
     # ---- the network ----
 
     async def create_server(self, factory: Any, *args: Any, **given: Any) -> Any:
-        """Listen, as the process that runs now."""
+        """Listen as the running process."""
         return self.network.listen(factory, given["sock"].getsockname())
 
     async def create_connection(
         self, factory: Any, host: str | None = None, port: int | None = None, **given: Any
     ) -> Any:
-        """Connect, as the process that runs now."""
+        """Connect as the running process."""
         return await self.network.connect(factory, host, port)
 
     async def getaddrinfo(
         self, host: str, port: int, *, type: int = socket.SOCK_STREAM
     ) -> list[tuple[Any, ...]]:
-        """A host's one address, which is its name."""
+        """The only address of a host is its name."""
         return [(socket.AF_INET, type, 0, "", (host, port))]
 
     def add_signal_handler(self, number: int, callback: Callable[..., Any], *args: Any) -> None:
@@ -346,7 +349,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             life.signals[number] = (callback, args)
 
     def add_writer(self, fd: Any, callback: Any, *args: Any) -> None:
-        """No transport here has a descriptor."""
+        """Transports have no descriptor here."""
         raise AssertionError("the simulation has no descriptors to watch")
 
     add_reader = add_writer
@@ -389,13 +392,13 @@ class Worker:
             self._waiting.popleft()()
 
     def finish(self) -> None:
-        """Run what waits, now."""
+        """Run the waiting calls now."""
         while self._waiting:
             self._waiting.popleft()()
 
 
 class InlineExecutor(Executor):
-    """Stands for concurrent.futures.ThreadPoolExecutor: its calls are timers of the loop."""
+    """In place of concurrent.futures.ThreadPoolExecutor: its calls are timers of the loop."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         self._worker: Worker | None = None
@@ -421,7 +424,7 @@ class InlineExecutor(Executor):
         return done
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Finish what was begun."""
+        """Finish the calls that were begun."""
         loop = events._get_running_loop()
         if wait and isinstance(loop, SimLoop):
             loop.worker(self).finish()

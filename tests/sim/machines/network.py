@@ -1,8 +1,9 @@
-"""The network between simulated hosts: streams with seeded delays that can be cut in one direction
-or both, held, or reset. Hosts are the names of lives up to the first dot.
+"""The network between simulated hosts: streams with delays from the seed. They can be cut in one or
+both directions, held, or reset. A host is the name of a life up to the first dot.
 
-A transport here has no socket; it says that it is a TLS connection's, so that a broker's connection
-writes through it. Bytes of one direction keep their order; those of different connections do not.
+A transport has no socket. It claims to be a TLS connection's, so that a broker's connection writes
+through it. Bytes of one direction of a connection keep their order; those of different connections
+do not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CONNECT_TIMEOUT_S = 8.0
 
 
 class Network:
-    """All listeners and connections, and what is broken between hosts now."""
+    """All listeners and connections, and the current faults between hosts."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         self.loop = loop
@@ -38,24 +39,24 @@ class Network:
         self._next_port = 40000
 
     def latency(self, source: str, target: str) -> float:
-        """How long some bytes take now."""
+        """The current delay for some bytes."""
         if source == target:
             return 0.00002
         slow = self.random.random() < 0.01
         base = self.random.uniform(0.0001, 0.0008) + (self.random.expovariate(50) if slow else 0.0)
         return base * self.slowness + self.delay_s.get((source, target), 0.0)
 
-    # ---- what the loop asks ----
+    # ---- called by the loop ----
 
     def listen(self, factory: Callable[[], Any], address: tuple[str, int]) -> _Listener:
-        """Accept connections for the life that runs now."""
+        """Accept connections for the running life."""
         life = current_life()
         assert life is not None
         listener = self._listeners[address[:2]] = _Listener(self, address[:2], factory, life)
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str | None, port: int | None) -> Any:
-        """A connection from the life that runs now; OSError as a socket would give it."""
+        """Open a connection from the running life; raises OSError as a socket would."""
         life = current_life()
         assert life is not None
         assert host is not None
@@ -79,7 +80,7 @@ class Network:
         return near, near.protocol
 
     async def _cross(self, source: str, target: str) -> None:
-        """One packet, tried again while the way is blocked."""
+        """Deliver one packet; it is tried again while the direction is blocked."""
         tries_until = self.loop.time() + CONNECT_TIMEOUT_S
         await asyncio.sleep(self.latency(source, target))
         while (source, target) in self.blocked:
@@ -90,26 +91,26 @@ class Network:
     # ---- faults ----
 
     def cut(self, source: str, target: str, *, both: bool = True) -> None:
-        """Let nothing through from a host to another, or both ways."""
+        """Block one direction between two hosts, or both."""
         self.blocked.add((source, target))
         if both:
             self.blocked.add((target, source))
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """Unblock everything."""
         self.blocked.clear()
         self.delay_s.clear()
         for end in list(self._endpoints):
             end.pump()
 
     def reset(self, one: str, other: str) -> None:
-        """Break the connections between two hosts."""
+        """Reset the connections between two hosts."""
         for end in list(self._endpoints):
             if {end.host, end.peer_host} == {one, other}:
                 end.break_off(ConnectionResetError(104, "connection reset"))
 
     def host_died(self, life: Life, *, silently: bool) -> None:
-        """A process has ended: its peers notice, unless its machine went with it."""
+        """A process has ended: its peers notice, unless its machine failed too."""
         for address, listener in list(self._listeners.items()):
             if listener.life is life:
                 del self._listeners[address]
@@ -137,12 +138,12 @@ class _Listener(asyncio.AbstractServer):
         self._address = address
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         if self._network._listeners.get(self._address) is self:
             del self._network._listeners[self._address]
 
     async def wait_closed(self) -> None:
-        """It is closed at once."""
+        """It closes at once."""
 
     def is_serving(self) -> bool:
         """Whether it accepts."""
@@ -150,7 +151,7 @@ class _Listener(asyncio.AbstractServer):
 
 
 class Endpoint(asyncio.Transport):
-    """One end of a connection, and the bytes that are on their way from it."""
+    """One end of a connection, and the bytes that it sent and that have not arrived."""
 
     def __init__(
         self, network: Network, life: Life, local: tuple[str, int], peer: tuple[str, int]
@@ -175,7 +176,7 @@ class Endpoint(asyncio.Transport):
         self._arrived: deque[bytes | None] = deque()
 
     def accept(self, factory: Callable[[], Any]) -> None:
-        """The listening side: make its protocol as its process."""
+        """The listening side: create its protocol as its process."""
 
         def made() -> None:
             if self.closed or self._gone:
@@ -186,14 +187,14 @@ class Endpoint(asyncio.Transport):
 
         self.loop.call_soon(made, context=self.life.context.copy())
 
-    # ---- what protocols call ----
+    # ---- called by protocols ----
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Names, and the pretence of TLS."""
+        """Names, and a fake TLS object."""
         return self._names.get(name, default)
 
     def set_protocol(self, protocol: Any) -> None:
-        """Another protocol."""
+        """Switch to another protocol."""
         self.protocol = protocol
 
     def is_closing(self) -> bool:
@@ -201,7 +202,7 @@ class Endpoint(asyncio.Transport):
         return self.closed
 
     def write(self, data: Any) -> None:
-        """Send bytes, some time."""
+        """Send bytes; they arrive later."""
         if self.closed or self._gone:
             return
         view = bytes(data)
@@ -219,21 +220,21 @@ class Endpoint(asyncio.Transport):
         self.write(b"".join(parts))
 
     def get_write_buffer_size(self) -> int:
-        """What is not delivered yet."""
+        """The number of bytes that are not delivered yet."""
         return self._sending_bytes
 
     def pause_reading(self) -> None:
-        """Deliver nothing for now."""
+        """Pause delivery."""
         self._read_paused = True
 
     def resume_reading(self) -> None:
-        """Deliver again."""
+        """Resume delivery."""
         if self._read_paused:
             self._read_paused = False
             self.loop.call_soon(self._drain, context=self.life.context.copy())
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after everything was sent."""
         if self.closed:
             return
         self.closed = True
@@ -242,7 +243,7 @@ class Endpoint(asyncio.Transport):
         self.loop.call_soon(self._lost, None, context=self.life.context.copy())
 
     def abort(self) -> None:
-        """End now."""
+        """Close now."""
         if self._gone:
             return
         self.closed = True
@@ -252,10 +253,10 @@ class Endpoint(asyncio.Transport):
         self.pump()
         self.loop.call_soon(self._lost, None, context=self.life.context.copy())
 
-    # ---- on the way ----
+    # ---- in transit ----
 
     def pump(self) -> None:
-        """Put what waits on its way, unless the way is blocked."""
+        """Send the waiting bytes, unless the direction is blocked."""
         if not self._sending:
             return
         if (self.host, self.peer_host) in self.network.blocked:
@@ -336,7 +337,7 @@ class Endpoint(asyncio.Transport):
             self.protocol.connection_lost(problem)
 
     def break_off(self, problem: Exception) -> None:
-        """The system ends the connection on this side."""
+        """The system closes the connection on this side."""
         self.closed = True
         self._sending.clear()
         self._sending_bytes = 0
@@ -347,7 +348,7 @@ class Endpoint(asyncio.Transport):
         self._gone = self.closed = True
         self.network.forget(self)
         self._sending.clear()
-        # What the kernel had not sent yet, or the other side not read, may be lost with it.
+        # What the kernel had not sent yet, or the other side had not read, may be lost.
         self._torn = silently or self.network.random.random() < 0.5
         other = self.other
         problem = ConnectionResetError(104, "connection reset by peer")

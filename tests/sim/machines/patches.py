@@ -1,8 +1,8 @@
-"""What kstore asks of the machine, made virtual while a simulation runs: clocks, random numbers,
-threads, files, the coordination store.
+"""Makes virtual what kstore takes from the machine, while a simulation runs: clocks, random
+numbers, threads, files, the coordination store.
 
-Modules are patched from outside, by what their names stand for, so that the sources need no seams:
-`time` in any module of kstore is the simulated one, of the process that runs now.
+Modules are patched from outside, by what their names refer to, so the sources need no hooks: `time`
+in any module of kstore is the simulated time of the running process.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class _Environment(SystemEnv):
 
 
 class _NoGarbage:
-    """Leaves the collector of this process, which is all brokers', to the simulation (run.py). A
-    broker that was killed would keep what it has made from collection, in all later seeds, too.
+    """The garbage collector of this process is shared by all brokers, so only the simulation
+    (run.py) controls it. A killed broker would exclude its objects from collection in all later
+    seeds too.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, requests: Callable[[], int]) -> None:
@@ -97,15 +98,15 @@ def _import_modules() -> None:
             try:
                 importlib.import_module(module.name)
             except ImportError:
-                continue  # of an extra that is not installed
+                continue  # belongs to an extra that is not installed
 
 
 @contextmanager
 def virtual_machine(
     loop: SimLoop, open_store: Callable[..., Any], plant: Callable[[Any], None] | None = None
 ) -> Iterator[None]:
-    """While it is entered, kstore's modules see the loop's time and the running life's world;
-    ``plant`` may replace more, for mutations.
+    """While it is entered, kstore's modules see the time of the loop and the world of the running
+    life; ``plant`` may replace more, for mutations.
     """
     _import_modules()
     undo: list[tuple[Any, str, Any]] = []
@@ -181,15 +182,15 @@ def _make_broker(*given: Any) -> Broker:
     broker = compose(*given)
     life = current_life()
     life.made.append(broker)
-    # How long a request takes here is the machine's time: it must decide nothing.
+    # The duration of a request is real time here: it must not decide anything.
     broker.plane.turn_us = broker.plane.slice_us = 1 << 40
     broker.table.replication.clock = lambda: int(life.loop.time() * 1000)
     return broker
 
 
 def _when_damaged(log_dir: LogDirFacts, tell: Callable[[TopicPartition], object]) -> None:
-    """It is reported in the process that has the log dir, whichever process woke the read that
-    found it.
+    """The error is reported in the process that has the log dir, whichever process caused the read
+    that found it.
     """
     life = current_life()
     log_dir.state.on_damage = tell if life is None else functools.partial(life.call, tell)
@@ -230,7 +231,7 @@ def _environment() -> SystemEnv:
 
 
 def _serve_appends(self: Any, log_dir: Any) -> None:
-    """Appends that may wait are done a while later, one after the other; in some lives all are."""
+    """Appends that may wait are done later, one after the other; in some lives all appends are."""
     life = current_life()
     assert life is not None
     appends = log_dir.appends

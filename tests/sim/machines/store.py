@@ -1,5 +1,6 @@
-"""The coordination store of a simulation: sessions on trees in memory, each seen by one process
-over a way that can be slow or cut, and each ended by the store when its process is silent.
+"""The coordination store of a simulation: sessions on trees in memory. One process uses each
+session, over a connection that can be slow or cut. The store ends the session when its process is
+silent.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class StoreServer:
         assert life is not None
         if not given.get("shared"):
             for other in [each for each in self._sessions if each.path == path]:
-                other.expire()  # the folder's lock tells that its process has ended
+                other.expire()  # the lock of the folder shows that its process has ended
         session = SimStore(self, self.root(path).new_session(), life, path)
         session.check_reachable()
         self._sessions.append(session)
@@ -61,15 +62,15 @@ class StoreServer:
                 self.loop.call_later(after_s, session.expire)
 
     def expire_sessions(self, life: Life) -> int:
-        """End a living process's sessions, as if it had not been heard."""
+        """End the sessions of a living process, as if the store had not heard from it."""
         mine = [s for s in self._sessions if s.life is life and not s.ended]
         for session in mine:
             session.expire()
         return len(mine)
 
     def cut_off(self, host: str) -> None:
-        """Let a host not reach the store; its sessions end when their time is over. A little before
-        that they are in doubt for who holds them, as in zookeeper_store.py.
+        """Cut a host off from the store; its sessions end after their timeout. A little before
+        that, their owners are in doubt, as in zookeeper_store.py.
         """
         cut = self.unreachable[host] = object()
         self._tell_contact()
@@ -77,15 +78,15 @@ class StoreServer:
         self.loop.call_later(self.session_timeout_s, self._if_still_cut, host, cut, True)
 
     def heal(self) -> None:
-        """Let all processes reach it. Those that did not look again, and find out
-        what has ended.
+        """Connect all processes again. Those that were cut off reconnect, and find out which
+        sessions ended.
         """
         self.unreachable.clear()
         self.majority = True
         self._tell_contact()
 
     def lose_majority(self, hosts: Iterable[str]) -> None:
-        """Let no process reach it: it ends no sessions meanwhile."""
+        """Cut all processes off: meanwhile the store ends no sessions."""
         self.majority = False
         for host in hosts:
             self.unreachable[host] = object()
@@ -111,7 +112,7 @@ class StoreServer:
                 session.doubt()
 
     def forget(self, session: SimStore) -> None:
-        """A session is over."""
+        """A session has ended."""
         self._sessions = [each for each in self._sessions if each is not session]
 
 
@@ -129,17 +130,17 @@ class SimStore(Store):
         self._inner = inner
 
     def check_reachable(self) -> None:
-        """StoreUnavailableError where the way is cut."""
+        """Raises StoreUnavailableError if the connection is cut."""
         if self.host in self._server.unreachable:
             raise StoreUnavailableError(f"{self.host} can't reach the store")
 
     def doubt(self) -> None:
-        """Its process has not heard the store for so long that it may have ended the session."""
+        """Its process has not reached the store for so long that the session may have ended."""
         self._doubted = True
         self.contact_changed()
 
     def contact_changed(self) -> None:
-        """Its process learns whether the store can be reached."""
+        """Its process learns whether it can reach the store."""
         self._doubted = self._doubted and self.away
         if self._contact is not None and not self.life.dead:
             self.life.context.copy().run(self._contact)
@@ -156,7 +157,7 @@ class SimStore(Store):
         self._contact = callback
 
     def expire(self) -> None:
-        """The store ends the session, once it can."""
+        """The store ends the session as soon as it can."""
         if self.ended:
             return
         if not self._server.majority:
@@ -175,7 +176,7 @@ class SimStore(Store):
 
     @property
     def over(self) -> bool:
-        """See Store: who can't reach the store does not know."""
+        """See Store: a process that cannot reach the store does not know."""
         return self._inner.over and not self.away
 
     def get(self, path: str) -> tuple[bytes, int]:
@@ -195,7 +196,7 @@ class SimStore(Store):
         return self._inner.multi(ops)
 
     def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> Watch:
-        """See Store; the callback comes later, as the process that asked."""
+        """See Store; the callback runs later, as the process that asked."""
         self.check_reachable()
         loop, life, server = self._server.loop, self.life, self._server
         last = [0.0]

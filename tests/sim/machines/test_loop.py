@@ -1,4 +1,4 @@
-"""The simulated loop: nothing that it decides may depend on where objects lie in memory."""
+"""The simulated loop: its decisions do not depend on where objects are in memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_set_of_futures_has_the_order_in_which_they_were_first_put_into_one(
 
 
 def test_an_executor_in_the_place_of_another_waits_for_none_of_its_calls(loop: SimLoop) -> None:
-    """Most of these lie where the one before them was, as nothing else holds that."""
+    """Most of these get the memory of the previous one, because nothing else keeps that alive."""
 
     async def story() -> None:
         for _ in range(50):

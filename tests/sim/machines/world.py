@@ -1,5 +1,5 @@
-"""The simulated machines: brokers that start, crash and come back on their disks, and a place for
-clients; with everything that faults need to reach.
+"""The simulated machines: brokers that start, crash and come back with their disks, a place for
+clients, and everything that faults need to reach.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ class World:
         return life
 
     def add_node(self, node_id: int, overrides: dict[str, str]) -> Node:
-        """A broker's host; it does not run yet."""
+        """Add the host of a broker; the broker does not run yet."""
         node = self.nodes[node_id] = Node(self, node_id, overrides)
         return node
 
     def add_target_node(self, node_id: int, overrides: dict[str, str]) -> Node:
-        """The same of the cluster that is copied to."""
+        """The same for the cluster that is copied to."""
         node = self.target[node_id] = Node(self, node_id, overrides)
         return node
 
     def brokers(self) -> list[Node]:
-        """The brokers that run, but for those of the target."""
+        """The running brokers, except those of the target cluster."""
         return [node for node in self.nodes.values() if node.running]
 
 
 class _TraceLog(logging.Handler):
-    """What brokers tell their operators, as lines of the trace."""
+    """The messages of brokers to their operators, as lines of the trace."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _TraceLog(logging.Handler):
 
 @contextmanager
 def new_world(seed: int, plant: Callable[[Any], None] | None = None) -> Iterator[World]:
-    """A world in a folder of its own, in memory where there is some."""
+    """A world in its own folder, in memory if possible."""
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="kstore-sim-", dir=base)
     world = World(seed, folder)
@@ -121,13 +121,13 @@ def new_world(seed: int, plant: Callable[[Any], None] | None = None) -> Iterator
 
 
 def _end(world: World) -> None:
-    """Let every task go, without a word."""
+    """Drop all tasks without running them."""
     warnings.simplefilter("ignore", RuntimeWarning)
     for life in world.lives:
         life.dead = False
         for task in life.tasks:
             if not task.done():
-                # Their `finally` clauses want to wait for what never comes.
+                # Their `finally` clauses would wait for events that never come.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):
                     task.get_coro().close()  # type: ignore[union-attr]
@@ -136,24 +136,24 @@ def _end(world: World) -> None:
 
 
 class _Address:
-    """Stands for a listening socket."""
+    """In place of a listening socket."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = (host, port)
 
     def getsockname(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Its address."""
         return self._name
 
     def listen(self, backlog: int) -> None:
-        """The network listens once there is a server."""
+        """The network listens while the server exists."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 class Node:
-    """One broker's host: its disk, and its process while it runs."""
+    """The host of one broker: its disk, and its process while it runs."""
 
     def __init__(self, world: World, node_id: int, overrides: dict[str, str]) -> None:
         self.world = world
@@ -180,7 +180,7 @@ class Node:
         return made[0] if made else None
 
     def start(self) -> None:
-        """Start the broker's process, on what its disk has."""
+        """Start the broker's process with the contents of its disk."""
         assert self.life is None
         self.starts += 1
         life = self.life = self.world.live(f"{self.host}.{self.starts}")
@@ -219,8 +219,8 @@ class Node:
         self.world.loop.call_soon(callback, *args, context=self.life.context.copy())
 
     def kill(self, *, power_loss: bool = False) -> None:
-        """End the process where it stands: SIGKILL, or the whole machine with what it had not put
-        on the disk.
+        """End the process immediately: SIGKILL, or the whole machine with everything that it had
+        not written to disk.
         """
         life = self.life
         assert life is not None
@@ -242,8 +242,8 @@ class Node:
         self.world.store.life_ended(life, after_s=store_after_s)
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after a while; nothing where it stands still already: what waits for
-        its end would lose its order.
+        """SIGSTOP, and SIGCONT after a delay. Does nothing if the process is already stopped: the
+        order of events that wait for its end would change.
         """
         assert self.life is not None
         now = self.world.loop.time()
@@ -256,7 +256,7 @@ class Node:
             self.world.loop.call_later(store.session_timeout_s, store.expire_sessions, life)
 
     def discard(self) -> None:
-        """The simulation is over: close files."""
+        """The simulation has ended: close files."""
         if self.life is not None:
             self.life.dead = True
             _let_go(self.life)
@@ -264,8 +264,8 @@ class Node:
 
 
 def _let_go(life: Life) -> None:
-    """Close what a dead process had open, so that another may open it; what closing writes is
-    thrown away by the caller.
+    """Close what a dead process had open, so that another may open it. The caller discards what
+    closing writes.
     """
     for broker in life.made:
         with suppress(Exception):

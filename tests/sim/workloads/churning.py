@@ -1,4 +1,4 @@
-"""A simulated administrator: topics are made, grow and are deleted, while brokers come and go."""
+"""A simulated administrator: topics are created, grown and deleted while brokers stop and start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT_S = 20.0
 
 
 class Administrator(Workload):
-    """Makes, grows and deletes topics of its own, one after the other."""
+    """Creates, grows and deletes its own topics, one after the other."""
 
     def __init__(self, client: Client, history: History, replicas: int) -> None:
         super().__init__(client, history)
@@ -61,7 +61,7 @@ class Administrator(Workload):
         await self._do(Ask.DeleteTopics(topics=[{"name": name}], timeout_ms=10_000), name, {0})
 
     async def _do(self, request: Any, name: str, then: set[int]) -> None:
-        """Ask once; what is answered as done is done, all else may be or not."""
+        """Send a request once. An acknowledged change is done; all others may be done or not."""
         try:
             answer = await self.client.ask_anyone(request, timeout_s=LIMIT_S)
         except UnansweredError:
@@ -73,7 +73,7 @@ class Administrator(Workload):
             self._topics[name] = then
 
     async def check(self) -> None:
-        """Every broker shows what was answered, and all show the same."""
+        """Every broker shows the acknowledged changes, and all show the same."""
         deadline = self.client.world.loop.time() + LIMIT_S
         while problems := self._problems():
             if self.client.world.loop.time() > deadline:

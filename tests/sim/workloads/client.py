@@ -1,5 +1,5 @@
-"""A Kafka client for simulations: connections by the sans-IO protocol, metadata, retries. What is
-sent when is the workloads'.
+"""A Kafka client for simulations: connections with the sans-IO protocol, metadata, retries. The
+workloads decide what is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER_S = 6.0
 
 
 class UnansweredError(Exception):
-    """No answer came; whether the request was done is not known."""
+    """No answer arrived; it is not known whether the request was done."""
 
 
 class Client:
@@ -54,7 +54,7 @@ class Client:
         return await self.ask_on(await self.link(node_id), request, newest, timeout_s=timeout_s)
 
     async def link(self, node_id: int) -> Link:
-        """The connection to a broker, made if there is none; UnansweredError."""
+        """The connection to a broker, opened if necessary; UnansweredError."""
         known = self._links.get(node_id)
         if known is not None and not known.closed:
             return known
@@ -67,7 +67,7 @@ class Client:
     async def ask_on(
         self, link: Link, request: Message, newest: int = 99, *, timeout_s: float = ANSWER_S
     ) -> Any:
-        """One request on a connection, behind those that were asked before; UnansweredError."""
+        """One request on a connection, after earlier requests; UnansweredError."""
         try:
             return await link.ask(request, link.version(request, newest), timeout_s)
         except (OSError, TimeoutError, ProtocolError) as problem:
@@ -75,11 +75,11 @@ class Client:
             raise UnansweredError(str(problem)) from problem
 
     async def ask_anyone(self, request: Message, **given: Any) -> Any:
-        """Ask a broker, any."""
+        """Send a request to any broker."""
         return await self.ask(self.random.choice(sorted(self.addresses)), request, **given)
 
     async def until_done(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask until what comes has no error code."""
+        """Repeat until the answer has no error code."""
         while True:
             with suppress(UnansweredError):
                 row = await ask()
@@ -88,12 +88,12 @@ class Client:
             await self.pause()
 
     async def metadata(self, topic: str) -> Any:
-        """What a broker says of a topic; UnansweredError."""
+        """A broker's metadata of a topic; UnansweredError."""
         request = Ask.Metadata(topics=[{"name": topic}], allow_auto_topic_creation=False)
         return (await self.ask_anyone(request, newest=12)).topics[0]
 
     async def refresh(self, topic: str) -> bool:
-        """Fetch a topic's metadata; whether there was any."""
+        """Fetch the metadata of a topic; returns whether there was any."""
         try:
             row = await self.metadata(topic)
         except UnansweredError:
@@ -108,7 +108,7 @@ class Client:
         return True
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The partition's leader, as far as this client knows; asked for where it is not known."""
+        """The leader of the partition in this client's metadata, which is fetched if necessary."""
         while True:
             leader, _ = self.leaders.get((topic, partition), (-1, -1))
             if leader >= 0:
@@ -118,12 +118,14 @@ class Client:
                 await self.pause()
 
     def forget_leader(self, topic: str, partition: int) -> None:
-        """The leader is another, or can't be reached."""
+        """The leader has changed or cannot be reached."""
         if (topic, partition) in self.leaders:
             self.leaders[topic, partition] = (-1, self.leaders[topic, partition][1])
 
     async def coordinator(self, name: str, *, transactional: bool) -> int:
-        """The coordinator of a group or a transactional id; it asks until a broker knows."""
+        """The coordinator of a group or a transactional id; repeats the request until a broker
+        knows it.
+        """
         request = Ask.FindCoordinator(key_type=int(transactional), coordinator_keys=[name])
 
         async def ask() -> Any:
@@ -139,7 +141,7 @@ class Client:
                 lambda: Link(self.name), host, port
             )
             await made.agree()
-            # Another task of this client may have been quicker.
+            # Another task of this client may have been faster.
             link = self._links.get(node_id)
             if link is None or link.closed:
                 link = self._links[node_id] = made
@@ -162,7 +164,7 @@ async def make_topic(
     configs: Mapping[str, str] | None = None,
     replicas: int = 3,
 ) -> None:
-    """Ask until it is there; it has no more replicas than there are brokers."""
+    """Create it until it exists. It has no more replicas than there are brokers."""
     replicas = min(brokers, replicas)
     settings = {"min.insync.replicas": "2" if replicas > 1 else "1"} | dict(configs or {})
     rows = [{"name": key, "value": value} for key, value in settings.items()]
@@ -181,7 +183,7 @@ async def make_topic(
 
 
 class Workload:
-    """What a client does until it is told to stop."""
+    """A client that works until it is stopped."""
 
     def __init__(self, client: Client, history: History) -> None:
         self.client = client
@@ -200,7 +202,7 @@ class Link(asyncio.Protocol):
         self._versions: dict[int, tuple[int, int]] = {}
 
     async def agree(self) -> None:
-        """Learn the broker's versions."""
+        """Fetch the versions of the broker."""
         request = Ask.ApiVersions(
             client_software_name="sim", client_software_version="1", extension_fields=True
         )
@@ -208,14 +210,14 @@ class Link(asyncio.Protocol):
         self._versions = {row.api_key: (row.min_version, row.max_version) for row in rows}
 
     def version(self, request: Message, newest: int) -> int:
-        """The highest version that both sides have."""
+        """The highest version that both sides support."""
         key = request.API_KEY
         if key not in self._versions:
             raise ProtocolError(f"the broker does not serve API key {key}")
         return min(self._versions[key][1], APIS[key].max_version, newest)
 
     async def ask(self, request: Message, version: int, timeout_s: float = ANSWER_S) -> Any:
-        """A request and its answer; TimeoutError. asyncio.timeout costs ten times as much."""
+        """A request and its answer; TimeoutError. asyncio.timeout would cost ten times as much."""
         if self.closed:
             raise ConnectionResetError("the connection is closed")
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Asking for and committing a group's offsets, for simulated consumers."""
+"""Fetching and committing offsets of a group, for simulated consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sim.workloads.client import Client
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int:
-    """A group's offset for a partition, -1 for none; requested until it is known and stable."""
+    """The offset of a group for a partition, -1 for none; repeated until it is known and stable."""
     request = offsets_request(place.topic, place.partition, group=group, require_stable=True)
 
     async def ask() -> Any:
@@ -24,7 +24,7 @@ async def committed_offset(client: Client, group: str, place: Place) -> int:
 async def commit(
     client: Client, node: int, group: str, member: str, epoch: int, place: Place, offset: int
 ) -> int:
-    """Commit once as a member in an epoch; Kafka's error code. UnansweredError."""
+    """Commit once as a member in an epoch and return Kafka's error code. UnansweredError."""
     who = {"member_id": member, "generation_id_or_member_epoch": epoch}
     request = commit_request(place.topic, {place.partition: offset}, group, **who)
     answer = await client.ask(node, request, newest=9)

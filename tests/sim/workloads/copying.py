@@ -1,5 +1,5 @@
 """Simulated transactional copies: consume, transform, produce and commit the offset in one
-transaction; start over after anything unclear.
+transaction. After any unclear outcome they start again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_RECORDS = 12
 
 
 class TransactionalCopy(Transactional):
-    """Copies one partition to a topic until it is told to stop and has everything."""
+    """Copies one partition to a topic until it is stopped and has copied everything."""
 
     def __init__(
         self, client: Client, history: History, source: Place, target: str, partitions: int

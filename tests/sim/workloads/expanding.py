@@ -1,8 +1,8 @@
 """A simulated topic whose number of partitions grows while records with keys are written to it
-(KIP-253): the producer says for how many partitions it distributes, and distributes anew what was
-refused. A group that reads it is to have each key's records in order. And one that shrinks, with
-groups that read it all the time, in both protocols, and one that comes later. What has retired is
-emptied once they have read it; then it is deleted, and the topic grows again.
+(KIP-253). The producer states its number of partitions, and distributes refused records again. A
+group that reads the topic must get the records of each key in order. Also a topic that shrinks:
+groups of both protocols read it all the time, and another group comes later. When they have read a
+retired partition, it is emptied and deleted, and the topic grows again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DONE = (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
 
 
 class _Batch(NamedTuple):
-    """What one partition is to have; it stays what it is until it is acknowledged or refused."""
+    """The records for one partition; they do not change until they are acknowledged or refused."""
 
     partition: int
     of: int
@@ -49,7 +49,7 @@ class _Batch(NamedTuple):
 
 
 class KeyedProducer(Workload):
-    """Writes to each key's partition, at most one record of a key at a time."""
+    """Writes to the partition of each key, with at most one record in flight for each key."""
 
     first_count = FIRST_COUNT
     ended = False
@@ -68,7 +68,7 @@ class KeyedProducer(Workload):
         self._id = (-1, -1)
 
     async def run(self) -> None:
-        """Write until told to stop, and everything is acknowledged."""
+        """Write until stopped and everything is acknowledged."""
         self._id = await init_producer(self.client, None)
         while not self.stopping:
             random = self.client.random
@@ -83,7 +83,7 @@ class KeyedProducer(Workload):
         return self.count > first or any(index >= first for index in self.unanswered)
 
     async def _write(self, keys: set[str]) -> None:
-        """A record of each of the keys."""
+        """A record for each of the keys."""
         unsent, sent = keys, list[_Batch]()
         while unsent or sent:
             sent += self._distribute(unsent, {batch.partition for batch in sent})
@@ -109,7 +109,7 @@ class KeyedProducer(Workload):
                 await self._learn_count()
 
     def _distribute(self, keys: set[str], busy: set[int]) -> list[_Batch]:
-        """Batches of the keys; but not for partitions where one is under way."""
+        """Batches of the keys, except for partitions with a batch in flight."""
         parts: dict[int, list[str]] = defaultdict(list)
         for key in sorted(keys):
             parts[jump_hash(key, self.count)].append(key)
@@ -120,7 +120,7 @@ class KeyedProducer(Workload):
         ]
 
     async def _send(self, batch: _Batch) -> int:
-        """Its error code; NETWORK_EXCEPTION where it is not known what became of it."""
+        """The error code; NETWORK_EXCEPTION if the outcome is not known."""
         client, place = self.client, Place(self.topic, batch.partition)
         producer_id, epoch = self._id
         values = [b"%s%s:%d" % (KEYED, key.encode(), self.next[key]) for key in batch.keys]
@@ -148,26 +148,26 @@ class KeyedProducer(Workload):
         return int(row.error_code)
 
     async def _learn_count(self) -> None:
-        """Ask how many partitions there are."""
+        """Fetch the number of partitions."""
         with suppress(UnansweredError):
             row = await self.client.metadata(self.topic)
             if row.error_code == ErrorCode.NONE:
                 self.learn(row)
 
     def learn(self, row: Any) -> None:
-        """What metadata say of the topic; what is older than another answer counts less."""
+        """The topic in the metadata; an answer that is older than another one is ignored."""
         self.count = max(self.count, len(row.partitions))
 
 
 class Resizer(Workload):
-    """Has a topic have another number of partitions."""
+    """Changes the number of partitions of a topic."""
 
     def __init__(self, client: Client, history: History, topic: str) -> None:
         super().__init__(client, history)
         self.topic = topic
 
     async def resize(self, count: int, **more: Any) -> Any:
-        """What a broker answers; UnansweredError."""
+        """The answer of a broker; UnansweredError."""
         topic = {"name": self.topic, "count": count, "assignments": None, **more}
         request = Ask.CreatePartitions(topics=[topic], timeout_ms=5000)
         return (await self.client.ask_anyone(request)).results[0]
@@ -177,7 +177,7 @@ class Grower(Resizer):
     """Adds partitions to a topic, one or two at a time."""
 
     async def run(self) -> None:
-        """Do so now and then, until there are enough."""
+        """Do so now and then, until there are enough partitions."""
         count = FIRST_COUNT
         while not self.stopping and count < LARGEST_COUNT:
             await self.client.pause(1.0, 4.0)
@@ -194,7 +194,7 @@ class Grower(Resizer):
 
 
 class ShrinkingProducer(KeyedProducer):
-    """Knows that an answer which tells more partitions than another is older."""
+    """Knows that an answer with more partitions is older."""
 
     first_count = WIDE_COUNT
 
@@ -204,19 +204,19 @@ class ShrinkingProducer(KeyedProducer):
 
 
 class Shrinker(Resizer):
-    """Takes partitions away from a topic, once."""
+    """Removes partitions from a topic, once."""
 
     left = 0
     """How many it leaves."""
     done = False
 
     async def run(self) -> None:
-        """Ask for it until it is done; a contraction may be rolled back."""
+        """Repeat the request until it is done; a contraction may be rolled back."""
         left = self.left = self.client.random.randint(1, WIDE_COUNT - 1)
         await self.client.pause(2.0, 8.0)
         retiring = [Place(self.topic, index) for index in range(left, WIDE_COUNT)]
         while not any(self.history.acknowledged[place] for place in retiring):
-            await asyncio.sleep(LOOK_S)  # what is empty is deleted at once
+            await asyncio.sleep(LOOK_S)  # empty partitions are deleted at once
         while True:
             try:
                 answer = await self.resize(left, may_shrink=True)
@@ -237,20 +237,20 @@ class Shrinker(Resizer):
 
 
 class Remover(Resizer):
-    """Sees to the partitions that a Shrinker takes away."""
+    """Empties the partitions that a Shrinker retires."""
 
     def __init__(
         self, client: Client, history: History, shrinker: Shrinker, producer: KeyedProducer,
         groups: Collection[str],
     ) -> None:  # fmt: skip
-        """`stopping` comes when there are no more writes: time to grow again."""
+        """`stopping` is set when there are no more writes: then the topic grows again."""
         super().__init__(client, history, shrinker.topic)
         self.shrinker = shrinker
         self.producer = producer
         self.groups = groups
 
     async def run(self) -> None:
-        """Until the topic has as many partitions as at first."""
+        """Wait until the topic has as many partitions as at first."""
         while not self.shrinker.done:
             await asyncio.sleep(LOOK_S)
         places = [Place(self.topic, i) for i in range(self.shrinker.left, WIDE_COUNT)]
@@ -261,10 +261,11 @@ class Remover(Resizer):
                 return
             await asyncio.sleep(LOOK_S)
         while self.producer.may_write(self.shrinker.left):
-            # A repeated request for a deleted partition learns nothing.
+            # A repeated request for a deleted partition has no result.
             await asyncio.sleep(LOOK_S)
         while await self._count() != self.shrinker.left:
-            for place in places:  # again: what was behind the high watermark is below it now
+            # Again: records that were above the high watermark are below it now.
+            for place in places:
                 await self._empty(place)
             await self.client.pause()
         self.history.counts["retired partitions deleted"] += len(places)
@@ -275,7 +276,7 @@ class Remover(Resizer):
             await self._check_new(place)
 
     async def _all_read(self, places: list[Place]) -> bool:
-        """Whether all groups have; then the records are kept here."""
+        """Whether all groups have read it; then the records are stored here."""
         found: dict[Place, list[Row]] = {}
         try:
             async with asyncio.timeout(READ_S):
@@ -286,7 +287,7 @@ class Remover(Resizer):
                         return False  # a new leader learns its high watermark later
                     for group in self.groups:
                         committed = await committed_offset(self.client, group, place)
-                        if max(committed, 0) < end:  # none is committed where nothing was written
+                        if max(committed, 0) < end:  # no offset is committed for an empty partition
                             return False
                     found[place] = rows
         except TimeoutError:
@@ -295,7 +296,7 @@ class Remover(Resizer):
         return True
 
     async def _empty(self, place: Place) -> None:
-        """Delete its records; it may be deleted before the response."""
+        """Delete its records; the partition may be deleted before the response."""
         row = {"partition_index": place.partition, "offset": -1}
         topics = [{"name": place.topic, "partitions": [row]}]
         while await self._count() != self.shrinker.left:
@@ -312,7 +313,7 @@ class Remover(Resizer):
             await self.client.pause()
 
     async def _count(self) -> int:
-        """How many partitions some broker knows; -1: it did not say."""
+        """The number of partitions that some broker knows; -1: no answer."""
         await self.client.refresh(self.topic)
         try:
             return len((await self.client.metadata(self.topic)).partitions)
@@ -327,7 +328,7 @@ class Remover(Resizer):
                 await self.client.pause()
 
     async def _check_new(self, place: Place) -> None:
-        """Nothing of the partition is there that had this number before."""
+        """No records of the previous partition with this number are left."""
         while await self._count() != WIDE_COUNT:
             await self.client.pause()
         rows = await read_partition(self.client, place, committed=False)
@@ -340,7 +341,7 @@ class Remover(Resizer):
 
 
 class Latecomer(ConsumerMember):
-    """Joins when much has happened already."""
+    """Joins late."""
 
     async def run(self) -> None:
         await self.client.pause(5.0, 14.0)
@@ -348,8 +349,8 @@ class Latecomer(ConsumerMember):
 
 
 def jump_hash(key: str, count: int) -> int:
-    """Jump consistent hashing (Lamping, Veach): as the count grows, keys move to new partitions
-    only.
+    """Jump consistent hashing (Lamping, Veach): as the count grows, keys only move to new
+    partitions.
     """
     state = int.from_bytes(key.encode().ljust(8, b"*")[:8], "big")
     found, next_jump = -1, 0

@@ -1,5 +1,6 @@
 """Simulated members of groups of each protocol: consumer (KIP-848), classic, streams (KIP-1071).
-They join, own, leave, and give up what they own when they have not been heard for a session.
+They join, own partitions and leave. They give up what they own after a session timeout without an
+answer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PROTOCOL_TYPE, PROTOCOL = "simulated", "round robin"
 
 
 class EpochMember(Owner):
-    """A member whose heartbeats say everything, assigned in the broker."""
+    """A member whose heartbeats have all fields, and which the broker assigns."""
 
     api = ""
 
@@ -35,11 +36,11 @@ class EpochMember(Owner):
         self._told = False
 
     def owned_fields(self, *, joining: bool, full: bool) -> dict[str, Any]:
-        """What a heartbeat says of what is owned, and of what is wanted."""
+        """The owned partitions and the subscription, as fields of a heartbeat."""
         raise NotImplementedError
 
     def taken(self, answer: Any) -> set[int] | None:
-        """The partitions that an answer assigns; None where it says nothing of them."""
+        """The partitions that an answer assigns; None if it has no assignment."""
         raise NotImplementedError
 
     async def heartbeat(self) -> None:
@@ -60,9 +61,9 @@ class EpochMember(Owner):
             self._told = False
             return
         if epoch != self.epoch:
-            return  # given up meanwhile
-        # A refused request may have been done. A member that then does not send everything does not
-        # learn it again.
+            return  # revoked meanwhile
+        # A refused request may have been done. A member that does not send everything after it does
+        # not learn its assignment again.
         self._told = answer.error_code == ErrorCode.NONE
         if self._told:
             self.epoch = answer.member_epoch
@@ -106,7 +107,7 @@ class ConsumerMember(EpochMember):
 
 
 class ClassicMember(Owner):
-    """A member of the classic protocol. It gives up everything at each rebalance, and the leader
+    """A member of the classic protocol. It revokes everything at each rebalance, and the leader
     assigns round robin.
     """
 
@@ -128,7 +129,7 @@ class ClassicMember(Owner):
         except UnansweredError:
             return
         if epoch != self.epoch:
-            return  # given up meanwhile
+            return  # revoked meanwhile
         if answer.error_code == ErrorCode.NONE:
             self.keep_until(sent_at + SESSION_S)
         elif answer.error_code not in WAITS:
@@ -169,11 +170,11 @@ class ClassicMember(Owner):
         if synced.error_code != ErrorCode.NONE:
             self._forget(synced.error_code)
             return
-        # Kafka does not start a member's session again if its join finds the group stable.
+        # Kafka does not restart the session of a member that joins a stable group.
         await self._begin_to_own(node, joined.generation_id, self.decode(synced.assignment))
 
     def encode(self, indexes: list[int]) -> bytes:
-        """An assignment, as the members of the group tell it each other."""
+        """An assignment, in the format that the members of the group use among themselves."""
         return json.dumps(indexes).encode()
 
     def decode(self, assignment: bytes) -> list[int]:
@@ -196,7 +197,7 @@ class ClassicMember(Owner):
         return [{"member_id": member, "assignment": part(turn)} for turn, member in turns]
 
     def _forget(self, code: int) -> None:
-        """Own nothing, and join again, with the same member id if it still has one."""
+        """Own nothing and join again, with the same member id if there still is one."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.member_id = ""
         self.give_up()
@@ -209,7 +210,7 @@ class ClassicMember(Owner):
 
 
 class SubscribedMember(ClassicMember):
-    """A classic member whose subscription and assignment are those of consumers, which brokers can
+    """A classic member with the subscription and assignment format of consumers, which brokers can
     read.
     """
 

@@ -1,6 +1,5 @@
-"""A simulated topic whose leaders may be elected uncleanly: one client writes to it without care,
-another one processes it and looks, as kstore's consumers do, which of the records that it has
-processed no longer exist.
+"""A simulated topic with unclean leader elections. One client writes to it without retries. Another
+one processes it and checks, as kstore's consumers do, which processed records no longer exist.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from tests.sim.workloads.client import Client, UnansweredError, Workload
 
 
 class CarelessProducer(Workload):
-    """Writes records that are all different; whether they are kept is not its concern."""
+    """Writes different records; it does not check whether they are kept."""
 
     def __init__(self, client: Client, history: History, place: Place) -> None:
         super().__init__(client, history)
         self.place = place
 
     async def run(self) -> None:
-        """Write until told to stop."""
+        """Write until stopped."""
         client, place = self.client, self.place
         written = 0
         while not self.stopping:
@@ -46,7 +45,7 @@ class CarelessProducer(Workload):
 
 class Processor(Workload):
     """Processes the records of a partition in order. ``processed`` has those that were not reported
-    lost. Later reads never return one of their offsets again, and in the end they are the log.
+    lost. Later reads never return one of their offsets again, and at the end they equal the log.
     """
 
     def __init__(self, client: Client, history: History, place: Place) -> None:
@@ -59,13 +58,13 @@ class Processor(Workload):
         """Of the leader whose log has all below the position."""
 
     async def run(self) -> None:
-        """Process until told to stop."""
+        """Process until stopped."""
         while not self.stopping:
             await self.step()
 
     async def finish(self, log: dict[int, bytes]) -> None:
-        """Process the log to its end, when nothing goes wrong any more: it is what was processed,
-        less what was lost.
+        """Process the log to its end when there are no more faults: it equals what was processed,
+        without what was lost.
         """
         end = max(log, default=-1) + 1
         while self._position.offset < end or self._leader_epoch != self._known_epoch():
@@ -79,7 +78,7 @@ class Processor(Workload):
             )
 
     async def step(self) -> None:
-        """Look at a new leader's log, or read on."""
+        """Check the log of a new leader, or read on."""
         client, place = self.client, self.place
         leader = await client.leader(*place)
         epoch = self._known_epoch()
@@ -95,7 +94,7 @@ class Processor(Workload):
         return self.client.leaders.get(self.place, (-1, -1))[1]
 
     async def _validate(self, leader: int, epoch: int) -> bool:
-        """Whether it is known now which records are in the log of the leader."""
+        """Whether the records in the leader's log are now known."""
         if self._position.leader_epoch < 0:
             return True
         found = Divergence(self._position, self._epochs)

@@ -1,8 +1,9 @@
 """A simulated topic, its exact copy in another cluster, and the switch from one to the other.
 
-Producers write to the source while `kstore.clients.replicator` copies it, in a process that dies
-now and then. Then they stop, the copy is switched, and they go on there, under their transactional
-ids. What is told of a partition of either cluster is told of one place: the copy is the source's.
+Producers write to the source while `kstore.clients.replicator` copies it, in a process that is
+killed now and then. Then they stop, the copy is switched, and they continue there with their
+transactional ids. Observations about a partition of either cluster are recorded for one partition,
+because the copy is exact.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LIVES_S = (0.3, 1.0, 3.0)
 
 
 class Mover(Transactional):
-    """Writes values of its own in transactions, first to the source and then to the target."""
+    """Writes its own values in transactions, first to the source and then to the target."""
 
     def __init__(self, client: Client, history: History, name: str) -> None:
         super().__init__(client, name)
@@ -55,7 +56,7 @@ class Mover(Transactional):
         self._number = 0
 
     async def run(self) -> None:
-        """Write until told to stop; no transaction is left open then."""
+        """Write until stopped; no transaction is left open then."""
         while True:
             await self._begin()
             try:
@@ -67,7 +68,7 @@ class Mover(Transactional):
                 return
 
     def moved(self, client: Client) -> None:
-        """Go on at another cluster."""
+        """Continue at another cluster."""
         self.client, self.stopping, self.committed = client, False, 0
 
     async def _one(self) -> None:
@@ -106,14 +107,14 @@ class Copying:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Copy; once it is told to, to the end."""
+        """Copy; when asked to finish, copy to the end."""
         random = self._client.random
         while not self.switched:
             self._lives += 1
             self._life = life = self._world.live(f"replicator.{self._lives}")
             self._ended.clear()
             life.spawn(self._copy(switch=self._switching))
-            # Some live as long as they like, so that a switch comes to its end.
+            # Some processes are not killed, so that a switch completes.
             with suppress(TimeoutError):
                 async with asyncio.timeout(random.choice([*LIVES_S, None])):
                     await self._ended.wait()
@@ -121,7 +122,7 @@ class Copying:
             await self._client.pause(0.05, 0.5)
 
     def switch(self) -> None:
-        """From now on until it is done."""
+        """From now on, copy until it is done."""
         self._switching = True
         if self._life is not None:
             self._kill(self._life)
@@ -145,7 +146,7 @@ class Copying:
             self.switched = True
         except (KafkaError, ReplicationError) as problem:
             self._world.note(f"the replicator ends: {problem}")
-            # It was killed between the switch and its end.
+            # It was killed between the switch and the end of its process.
             self.switched = switch and "not an exact copy" in str(problem)
         self._ended.set()
 
@@ -154,7 +155,7 @@ class Copying:
 
 
 class Mirror(Workload):
-    """The operator: has the topic copied, and moves its producers to the copy."""
+    """The operator: has the topic copied and moves its producers to the copy."""
 
     def __init__(
         self, client: Client, history: History, kinds: tuple[str, ...], switch_after_s: float
@@ -175,7 +176,7 @@ class Mirror(Workload):
         self._readers = [Reader(self._there, history, place, 1) for place in self._places]
 
     async def run(self) -> None:
-        """Until the producers have moved, and have come to something there."""
+        """Wait until the producers have moved and have finished something there."""
         client, there, loop = self.client, self._there, self.client.world.loop
         switch_at = loop.time() + self._switch_after_s
         if client.random.random() < 0.5:  # they were producers of the other cluster before
@@ -209,13 +210,13 @@ class Mirror(Workload):
         ]
 
     async def _read(self, reader: Reader) -> None:
-        """Read the copy from when it is there on, as a consumer of committed records."""
+        """Read the copy as a consumer of committed records, from the time it exists."""
         reader.whole = False
         await reader.run()
 
     async def check(self) -> tuple[dict[Place, list[Row]], dict[Place, list[Row]]]:
-        """Compare the copy with what it is a copy of. All that it has, and what of it consumers of
-        committed records see.
+        """Compare the copy with its source: all records, and those that consumers of committed
+        records see.
         """
         world, history = self.client.world, self.history
         whole: dict[Place, list[Row]] = {}

@@ -1,5 +1,5 @@
-"""What simulated members of groups have in common, whatever protocol they speak: what they own and
-until when, and the work on it, which is to read and to commit.
+"""The common part of simulated group members of all protocols: what they own and until when, and
+their work, which is to read and commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAITS = {
 
 
 class Owner(Workload):
-    """One member of one group on one topic. A protocol says how it joins, stays and leaves."""
+    """One member of one group on one topic. Subclasses implement how it joins, stays and leaves."""
 
     def __init__(self, client: Client, history: History, group: str, topic: str) -> None:
         super().__init__(client, history)
@@ -43,15 +43,15 @@ class Owner(Workload):
         self._deadline: asyncio.TimerHandle | None = None
 
     async def heartbeat(self) -> None:
-        """Join, or say that it is there, and learn what it is to own."""
+        """Join, or send a heartbeat, and learn the assignment."""
         raise NotImplementedError
 
     async def tell_leaving(self, epoch: int) -> None:
-        """Say that it goes, once; UnansweredError."""
+        """Leave once; UnansweredError."""
         raise NotImplementedError
 
     async def run(self) -> None:
-        """Be a member until told to stop; leave now and then."""
+        """Be a member until stopped; leave now and then."""
         consuming = self.client.spawn(self._consume())
         while not self.stopping:
             await self.heartbeat()
@@ -74,19 +74,19 @@ class Owner(Workload):
             self.owned[place] = -1
 
     def disown(self, place: Place) -> None:
-        """Give a partition up."""
+        """Revoke a partition."""
         del self.owned[place]
         self._uncommitted.discard(place)
         self.history.disowns(self.group, place, self.client.name)
 
     def keep_until(self, when: float) -> None:
-        """Give everything up then, unless another heartbeat is answered before."""
+        """Revoke everything at that time, unless another heartbeat is answered before."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self.client.world.loop.call_at(when, self.give_up)
 
     def give_up(self) -> None:
-        """Be no member any more, and own nothing."""
+        """Stop being a member, and own nothing."""
         for place in list(self.owned):
             self.disown(place)
         self.epoch = 0
@@ -99,7 +99,7 @@ class Owner(Workload):
         try:
             await self.tell_leaving(epoch)
         except UnansweredError:
-            # It may still arrive: only another member can't be meant by it.
+            # The request may still arrive: make sure that it can only affect another member.
             self.member_id = self.member_id and self.member_id + "+"
 
     # ---- work ----

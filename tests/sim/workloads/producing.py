@@ -18,7 +18,7 @@ LARGEST_WINDOW = 4
 
 
 class Batch(NamedTuple):
-    """Records that are sent, and sent again, together."""
+    """Records that are sent, and repeated, together."""
 
     sequence: int
     values: list[bytes]
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 async def init_producer(client: Client, transactional_id: str | None) -> tuple[int, int]:
-    """A producer id and epoch, asked for until there is one."""
+    """A producer id and epoch, requested until there is one."""
     request = Ask.InitProducerId(transactional_id=transactional_id, transaction_timeout_ms=20_000)
 
     async def ask() -> Any:
@@ -41,7 +41,7 @@ async def init_producer(client: Client, transactional_id: str | None) -> tuple[i
 
 
 class IdempotentProducer(Workload):
-    """Writes numbered records to one partition, acks=all, until it is told to stop."""
+    """Writes numbered records to one partition, acks=all, until it is stopped."""
 
     gives_offsets = False
 
@@ -101,13 +101,15 @@ class IdempotentProducer(Workload):
         return -1
 
     def answered(self, batch: Batch, code: int, base_offset: int) -> None:
-        """A broker has said what became of a batch."""
+        """A broker answered for a batch."""
 
     def _value(self, number: int) -> bytes:
         return f"{self.client.name}/{self.place.partition}/{self._lives}/{number}".encode()
 
     async def _send_window(self) -> bool:
-        """Send everything that is not acknowledged, in order; whether all of it is now."""
+        """Send everything that is not acknowledged, in order; returns whether all of it is
+        acknowledged.
+        """
         client, place = self.client, self.place
         leader = await client.leader(*place)
         try:
@@ -133,8 +135,8 @@ class IdempotentProducer(Workload):
                 if good:
                     self._acknowledge(batch, base_offset)
                 else:
-                    # What was before it can't be missing, if this was taken: it will be asked
-                    # again, and is then a duplicate.
+                    # If this batch was accepted, the batches before it cannot be missing: they are
+                    # sent again, and are duplicates then.
                     self.history.was_acknowledged(place, base_offset, batch.values)
             else:
                 if batch is window[0] and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -151,7 +153,7 @@ class IdempotentProducer(Workload):
             self.history.was_acknowledged(self.place, base_offset, batch.values)
 
     async def _lost(self) -> None:
-        """The broker does not have what it acknowledged before this batch."""
+        """The broker lacks what it acknowledged before this batch."""
         if not (self._may_lose or self.history.has_told_loss(self.place)):
             self.history.break_rule(
                 "acknowledged",
@@ -170,7 +172,7 @@ class IdempotentProducer(Workload):
         return row.error_code, row.base_offset
 
     def encode(self, batch: Batch) -> bytes:
-        """The batch as it is sent."""
+        """The batch in the form in which it is sent."""
         producer_id, epoch = self._id
         return build_batch(
             [(value.rpartition(b"/")[2], value) for value in batch.values],
@@ -183,9 +185,7 @@ class IdempotentProducer(Workload):
 
 
 class OffsetGiver(IdempotentProducer):
-    """Says at which offsets its records are to be stored, with gaps between them, as a replicator
-    does (KIP-391).
-    """
+    """States the offsets of its records, with gaps between them, as a replicator does (KIP-391)."""
 
     gives_offsets = True
     _end = 0
@@ -196,8 +196,8 @@ class OffsetGiver(IdempotentProducer):
         return offset
 
     def answered(self, batch: Batch, code: int, base_offset: int) -> None:
-        """It is there, or it may be asked for again. No other producer writes to the partition: an
-        offset that is taken already is taken by an earlier request for the same batch.
+        """Whether the batch is there. It may be sent again: no other producer writes to the
+        partition, so a taken offset was taken by an earlier request for the same batch.
         """
         self.history.counts["offsets given"] += code == ErrorCode.NONE
         refused = code == ErrorCode.INVALID_PRODUCE_OFFSET

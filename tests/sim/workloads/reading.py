@@ -1,4 +1,4 @@
-"""Simulated consumers without a group, and what is read of every partition at the end."""
+"""Simulated consumers without a group, and the final read of every partition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def fetch(
 
 
 def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
-    """The records of a fetch's response, and the offset to continue from."""
+    """The records in the response to a fetch, and the offset to continue from."""
     if not answer.records:
         return [], offset
     aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
@@ -49,8 +49,8 @@ def rows_of(answer: Any, offset: int) -> tuple[list[Row], int]:
 
 
 class Reader(Workload):
-    """Reads one partition from the beginning to the end and what comes then; or ``again`` from the
-    beginning.
+    """Reads one partition from the beginning to the end, and new records after it; or ``again``
+    from the beginning.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Reader(Workload):
         self._again = again
 
     async def run(self) -> None:
-        """Read until told to stop."""
+        """Read until stopped."""
         while not self.stopping:
             answer, before = None, self.offset
             with suppress(UnansweredError):
                 answer = await fetch(self.client, self.place, before, isolation=self._isolation)
             if answer is None or answer.error_code != ErrorCode.NONE:
-                # Behind the leader's high watermark for a moment, after an election.
+                # Above the leader's high watermark for a moment, after an election.
                 await self.client.pause()
                 continue
             try:
                 rows, self.offset = rows_of(answer, before)
             except (KafkaError, ValueError):
-                # It is damaged; other leaders have it whole.
+                # It is damaged; other leaders have an undamaged copy.
                 self.history.counts["damaged answers"] += 1
                 await self.client.pause()
                 continue
@@ -92,8 +92,8 @@ class Reader(Workload):
 async def read_partition(
     client: Client, place: Place, *, committed: bool, history: History | None = None
 ) -> list[Row]:
-    """Everything that a consumer can read of a partition now. With ``history`` it may be damaged,
-    and damage is reported there.
+    """Everything that a consumer can read of a partition now. With ``history`` the partition may be
+    damaged, and damage is reported there.
     """
     found: list[Row] = []
     offset = tries = 0
@@ -122,7 +122,8 @@ async def read_partition(
 
 def local_batches(node: Node, place: Place) -> list[tuple[int, bytes]]:
     """The batches of a running broker's replica below its high watermark: base offset and bytes,
-    without the fields that replicas may have apart (none); up to where it says that it is damaged.
+    without the fields that may differ between replicas (none), up to the first damage that it
+    reports.
     """
     partition = node.broker.table.partition(place.topic.encode(), place.partition)
     if partition is None or partition.log is None:

@@ -1,6 +1,6 @@
-"""A simulated topic that is deleted and made again under the same name, over and over, while others
-write to it, read it and commit offsets of it by the id that they know (KIP-232, KIP-516): nothing
-of one topic may ever show in the next.
+"""A simulated topic that is deleted and created again under the same name, repeatedly. Others write
+to it, read it and commit offsets by the topic id that they know (KIP-232, KIP-516). Nothing of one
+topic may appear in the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_EPOCH = -1
 
 
 class Recreator(Workload):
-    """Makes the topic and deletes it, again and again; at the end there is one."""
+    """Creates the topic and deletes it, repeatedly; at the end it exists."""
 
     def __init__(self, client: Client, history: History, topic: str, replicas: int) -> None:
         super().__init__(client, history)
@@ -37,14 +37,14 @@ class Recreator(Workload):
         self._replicas = replicas
 
     async def run(self) -> None:
-        """Do so until told to stop."""
+        """Do so until stopped."""
         while not await self._create() or not self.stopping:
             await self.client.pause(0.2, 3.0)
             if not self.stopping:
                 await self._delete()
 
     async def _create(self) -> bool:
-        """Whether there is a topic now."""
+        """Whether the topic exists now."""
         topic = {"name": self.topic, "num_partitions": 1, "replication_factor": self._replicas}
         try:
             answer = await self.client.ask_anyone(
@@ -66,8 +66,8 @@ class Recreator(Workload):
 
 
 class Visitor(Workload):
-    """Learns the topic's id now and then, and until the next time writes, reads and commits with
-    it, whatever has become of the topic.
+    """Learns the id of the topic now and then. In between it writes, reads and commits with that
+    id, whatever has happened to the topic.
     """
 
     def __init__(self, client: Client, history: History, topic: str, group: str) -> None:
@@ -80,7 +80,7 @@ class Visitor(Workload):
         self._written = 0
 
     async def run(self) -> None:
-        """Do so until told to stop."""
+        """Do so until stopped."""
         while not self.stopping:
             try:
                 if self._id == ZERO_UUID or self.client.random.random() < 0.1:
@@ -104,7 +104,7 @@ class Visitor(Workload):
         (partition,) = row.partitions
         self._heard(row.topic_id, partition.partition_epoch)
         if partition.partition_epoch < self._epoch:
-            return  # of a broker that has not heard of the topic that is known already
+            return  # from a broker that does not know the new topic yet
         if row.topic_id != self._id:
             self._id, self._offset = row.topic_id, 0
         self._epoch = partition.partition_epoch
@@ -119,7 +119,7 @@ class Visitor(Workload):
         return leader if leader >= 0 else self.client.random.choice(sorted(self.client.addresses))
 
     def _record(self) -> bytes:
-        """A batch of one record, which says of what topic it is meant to be."""
+        """A batch of one record that names its topic id."""
         self._written += 1
         value = b"%s%s:%s/%d" % (
             STAMPED, self._id.hex.encode(), self.client.name.encode(), self._written,
@@ -168,7 +168,9 @@ class Visitor(Workload):
             self.client.forget_leader(*self.place)
 
     async def _look_by_name(self) -> None:
-        """Ask for the group's offset in the topic that is known: one of another is none."""
+        """Fetch the group's offset in the known topic: an offset of another topic counts as
+        none.
+        """
         epoch = self._epoch
         if row := await self._committed(partition_epochs=[epoch]):
             self.history.meant(self.place, epoch, row.partition_epoch, "the group's offset")
@@ -198,14 +200,14 @@ class Visitor(Workload):
         await self.client.ask(node, request, newest=9)
 
     async def _look(self) -> None:
-        """Ask for the group's offset: its epoch and the id that was committed belong together."""
+        """Fetch the group's offset: its epoch and the committed id belong together."""
         if row := await self._committed():
             self.history.counts["offsets of recreated topics"] += 1
             topic_id = bytes.fromhex(row.metadata or "")
             self.history.has_epoch(self.place, row.partition_epoch, topic_id)
 
     async def _committed(self, **said: Any) -> Any:
-        """What the coordinator has of the group; None where that is no offset."""
+        """The group's offset at the coordinator; None if there is none."""
         topic = {"name": self.place.topic, "partition_indexes": [0], **said}
         request = Ask.OffsetFetch(groups=[{"group_id": self.group, "topics": [topic]}])
         node = await self.client.coordinator(self.group, transactional=False)
@@ -217,8 +219,8 @@ class Visitor(Workload):
         return row if is_there else None
 
     def check(self) -> None:
-        """At the end: no broker's log of the topic has a record of another, and who has read the
-        topic's offset in a group finds none of an earlier one.
+        """At the end, no broker's log of the topic has a record of another topic, and no group has
+        an offset of an earlier topic.
         """
         for node in self.client.world.brokers():
             topic = node.broker.image.topics.get(self.place.topic)

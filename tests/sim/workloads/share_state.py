@@ -1,5 +1,5 @@
-"""Leaders of share-partitions that store their state with the share coordinator: each takes over
-with a higher leader epoch, reads the state of the previous one, and writes deliveries. The
+"""Leaders of share-partitions that store their state with the share coordinator. Each takes over
+with a higher leader epoch, reads the state of the previous leader, and writes deliveries. The
 responses to one leader are compared with what the next one reads.
 """
 
@@ -24,14 +24,14 @@ WAITING = {*WAITS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 class Delivery(NamedTuple):
-    """Of one offset: how often, and what became of it."""
+    """The state of one offset: number of deliveries and outcome."""
 
     count: int
     state: int
 
 
 class ShareLedger:
-    """What all leaders of one share-partition have sent, and the responses."""
+    """The writes of all leaders of one share-partition, and the responses."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -45,16 +45,16 @@ class ShareLedger:
         self._kept_start = 0
 
     def next_epoch(self) -> int:
-        """The epoch of the next leader, as a controller gives it."""
+        """The epoch of the next leader, as a controller assigns it."""
         self._epochs += 1
         return self._epochs
 
     def ask(self) -> tuple[dict[int, Delivery], int]:
-        """What a read that is sent now must show at least."""
+        """The least that a read that is sent now must return."""
         return dict(self._kept), self._kept_start
 
     def found(self, asked: tuple[dict[int, Delivery], int], epoch: int, row: Any) -> None:
-        """What a new leader has read."""
+        """The state that a new leader has read."""
         self._read_epoch = max(self._read_epoch, epoch)
         kept, start_offset = asked
         found = deliveries(row.state_batches)
@@ -77,7 +77,7 @@ class ShareLedger:
     def kept(
         self, epoch: int, read_epoch: int, offsets: range, delivery: Delivery, start_offset: int
     ) -> None:
-        """A leader was told that its write is stored."""
+        """A leader's write was acknowledged."""
         self._history.counts["share writes"] += 1
         if read_epoch > epoch:
             self._history.break_rule(
@@ -98,7 +98,7 @@ def deliveries(batches: list[StateBatchRow]) -> dict[int, Delivery]:
 
 
 class ShareLeader:
-    """Leads one share-partition again and again; others do so at the same time."""
+    """Leads one share-partition again and again, in competition with others."""
 
     def __init__(
         self, client: Client, ledger: ShareLedger, group: str, topic: str, partition: int
@@ -112,7 +112,7 @@ class ShareLeader:
         self._node = -1
 
     async def run(self) -> None:
-        """Lead until told to stop; the last leader reads only."""
+        """Lead until stopped; the last leader only reads."""
         while not await self.client.refresh(self._topic):
             await self.client.pause()
         while not self.stopping:
@@ -123,7 +123,7 @@ class ShareLeader:
             await self.client.pause()
 
     async def _initialized(self) -> bool:
-        """Whether there is a state; each attempt to begin it fences those before it."""
+        """Whether there is a state; each attempt to initialize it fences the earlier ones."""
         ledger = self._ledger
         if ledger.initialized:
             return True
@@ -135,7 +135,7 @@ class ShareLeader:
         return ledger.initialized
 
     async def _lead(self, writes: int) -> bool:
-        """Take over, and write so often; whether what was there could be read."""
+        """Take over and write this number of times; returns whether the state could be read."""
         ledger, random = self._ledger, self.client.random
         epoch, asked = ledger.next_epoch(), ledger.ask()
         answer = await self._ask("ReadShareGroupState", leader_epoch=epoch)
@@ -173,7 +173,7 @@ class ShareLeader:
         return True
 
     async def _ask(self, api: str, **row: Any) -> Any:
-        """The row of the answer; None if there was none, an error, or no coordinator."""
+        """The row of the answer; None for no answer, an error, or no coordinator."""
         topic_id = self.client.topic_ids[self._topic]
         key = SharePartitionKey(self._group, topic_id, self._partition)
         try:

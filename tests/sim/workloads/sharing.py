@@ -1,5 +1,5 @@
-"""Simulated members of a share group (KIP-932): they join, fetch from every leader in a session,
-work for a while, and accept, release, reject or renew what they have, or forget about it.
+"""Simulated members of a share group (KIP-932). They join, fetch from every leader in a session,
+work for a while, and accept, release, reject or renew their records, or forget them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ member has had hundreds so often that the next delivery is their last.
 
 
 async def begin_at_the_beginning(admin: Client, group: str) -> None:
-    """Have a share group begin with a partition's first record."""
+    """Let a share group begin with the first record of a partition."""
     config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     resource = {"resource_type": GROUP_CONFIG, "resource_name": group, "configs": [config]}
     while True:
@@ -54,7 +54,7 @@ async def begin_at_the_beginning(admin: Client, group: str) -> None:
 
 
 class _Sent(NamedTuple):
-    """Acknowledgements of one partition on their way."""
+    """Acknowledgements of one partition in flight."""
 
     holds: list[tuple[Hold, int]]
     leading: tuple[str, int]
@@ -62,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class _Session:
-    """A share session with one broker: as long as its connection."""
+    """A share session with one broker; it lasts as long as its connection."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -72,7 +72,7 @@ class _Session:
         """Each with who led when it was asked for."""
 
     def next_epoch(self) -> int:
-        """That the next request has."""
+        """The session epoch of the next request."""
         self.epoch += 1
         return self.epoch - 1
 
@@ -99,7 +99,7 @@ class ShareMember:
         self._gives_up_at = float("inf")
 
     async def run(self) -> None:
-        """Be a member until told to stop and every record has found its end."""
+        """Be a member until stopped and every record has an outcome."""
         client, loop = self.client, self.client.world.loop
         while not await client.refresh(self._topic):
             await client.pause()
@@ -118,18 +118,18 @@ class ShareMember:
             task.cancel()
 
     def is_done(self, now: float) -> bool:
-        """Whether every record has found its end, or none has for long."""
+        """Whether every record has an outcome, or none got one for a long time."""
         ended = self.ended()
         if ended > self._ended:
             self._ended, self._gives_up_at = ended, now + DRAIN_S
         return now >= self._gives_up_at or not self._deliveries.missing()
 
     def ended(self) -> int:
-        """How many records of the group have found their end, as far as its members know."""
+        """The number of records of the group with an outcome, as far as its members know."""
         return self._deliveries.ended
 
     def check(self) -> None:
-        """At the end nothing is missing."""
+        """No record is missing at the end."""
         self._deliveries.check()
 
     def _wanted(self) -> set[Place]:
@@ -179,7 +179,7 @@ class ShareMember:
     # ---- one leader ----
 
     async def _serve(self, node_id: int) -> None:
-        """Fetch from one broker what it leads, and acknowledge it."""
+        """Fetch from one broker the partitions that it leads, and acknowledge them."""
         client, session = self.client, None
         while True:
             await client.pause(0.01, 0.15)
@@ -199,7 +199,7 @@ class ShareMember:
                     client.forget_leader(*place)
 
     async def _end(self, session: _Session) -> None:
-        """End a session in peace: what it has is released."""
+        """End a session cleanly: acquired records are released."""
         request = Ask.ShareAcknowledge(
             group_id=self._group, member_id=self.client.name, share_session_epoch=FINAL_EPOCH
         )
@@ -207,7 +207,7 @@ class ShareMember:
             await self.client.ask_on(session.link, request)
 
     async def _turn(self, node_id: int, session: _Session, wanted: set[Place]) -> bool:
-        """Fetch once, work, acknowledge; False if there is no session any more."""
+        """Fetch once, work, acknowledge; False if the session has ended."""
         random = self.client.random
         if not await self._fetch(node_id, session, wanted, {}):
             return False
@@ -223,7 +223,7 @@ class ShareMember:
         return await self._fetch(node_id, session, wanted, decided)
 
     def _decide(self, node_id: int, session: _Session) -> dict[Place, _Sent]:
-        """What becomes of what is held; what is renewed is held on."""
+        """Decide about each held record; renewed records stay held."""
         random = self.client.random
         decided: dict[Place, _Sent] = {}
         for key, (hold, leading) in sorted(session.holds.items()):
@@ -232,7 +232,7 @@ class ShareMember:
                 del session.holds[key]
             if kind != FORGET:
                 sent = decided.setdefault(hold.place, _Sent([], leading))
-                if sent.leading != leading:  # one of them is not held any more
+                if sent.leading != leading:  # the member no longer holds one of them
                     decided[hold.place] = sent = sent._replace(leading=("", -1))
                 sent.holds.append((hold, kind))
         return decided
@@ -284,7 +284,7 @@ class ShareMember:
     def _take(
         self, session: _Session, place: Place, row: Any, sent_at: float, leading: tuple[str, int]
     ) -> None:
-        """What was delivered of a partition."""
+        """The delivered records of a partition."""
         if row.error_code != ErrorCode.NONE:
             self._history.counts[f"share fetches with {row.error_code}"] += 1
             self.client.forget_leader(*place)
@@ -335,7 +335,7 @@ class ShareMember:
     def _hear(
         self, node_id: int, decided: dict[Place, _Sent], told: dict[Place, int], sent_at: float
     ) -> None:
-        """What became of acknowledgements."""
+        """The results of acknowledgements."""
         now = self.client.world.loop.time()
         for place, sent in decided.items():
             code = told.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -354,7 +354,9 @@ class ShareMember:
             self._deliveries.perhaps_kept(sent.holds)
 
     def _leading(self, node_id: int, place: Place) -> tuple[str, int]:
-        """Which life of a broker leads a partition, and in which epoch; ("", -1) if it does not."""
+        """The life of a broker that leads a partition, and the epoch; ("", -1) if it does not
+        lead.
+        """
         node = self.client.world.nodes[node_id]
         if node.broker is None or node.life is None:
             return "", -1
@@ -365,7 +367,7 @@ class ShareMember:
 
 
 def _rows(decided: Mapping[Place, _Sent | None]) -> list[dict[str, Any]]:
-    """Each partition's acknowledgements as a request has them: ranges without gaps."""
+    """The acknowledgements of each partition in the form of a request: ranges without gaps."""
     rows = []
     for place, sent in sorted(decided.items()):
         found: list[Any] = []

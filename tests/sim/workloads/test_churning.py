@@ -1,4 +1,4 @@
-"""What the simulated administrator takes for certain."""
+"""What the simulated administrator may conclude from answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sim.workloads.client import UnansweredError
 
 
 class Brokers:
-    """Answer that all is done, or a deletion with this error; None: not at all."""
+    """Answer that all is done, or fail a deletion with this error; None: no answer."""
 
     def __init__(self, deletion: int | None) -> None:
         self.deletion = deletion
@@ -36,7 +36,7 @@ class Brokers:
 
 
 def told(deletion: int | None, *, grows: bool) -> set[int]:
-    """How many partitions a topic of two may have, once it was to be deleted, and to grow."""
+    """The possible partition counts of a topic of two after a deletion and an expansion."""
     brokers: Any = Brokers(deletion)
     administrator = Administrator(brokers, History(), 1)
     administrator._topics = {"a": {2}}

@@ -1,4 +1,4 @@
-"""What simulated members of groups say again after an answer that did not help them."""
+"""What simulated members of groups send again after an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: list[tuple[Any, Any]] = [
 
 
 class Coordinator:
-    """Answers heartbeats in turn; None: not at all."""
+    """Answers heartbeats in turn; None: no answer."""
 
     name = "one"
 
@@ -45,9 +45,9 @@ class Coordinator:
 @pytest.mark.parametrize("kind", KINDS, ids=["consumer", "streams"])
 @pytest.mark.parametrize("code", [None, *sorted(WAITS)])
 def test_after_a_failed_heartbeat_a_member_says_everything(code: int | None, kind: Any) -> None:
-    """As Kafka's clients do: the request may have changed its assignment nevertheless, and a member
-    that does not send everything does not learn it again. After the rebalance timeout its
-    partitions went to another member, while it continued to own them.
+    """As Kafka's clients do: the refused request may have changed the assignment, and a member that
+    does not send everything does not learn it again. After the rebalance timeout its partitions
+    went to another member, while it continued to own them.
     """
     member_kind, answer_kind = kind
     good = answer_kind(member_epoch=2)

@@ -1,4 +1,4 @@
-"""What simulated members of groups do when they do not know what became of a request."""
+"""What simulated members of groups do when the outcome of a request is not known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sim.workloads.owning import Owner
 
 
 class Member(Owner):
-    """Is heard, or is not."""
+    """Gets an answer or not."""
 
     heard = True
 
@@ -25,7 +25,7 @@ class Member(Owner):
 
 @pytest.mark.parametrize("heard", [True, False])
 def test_who_does_not_know_whether_it_has_left_joins_as_another_member(heard: bool) -> None:
-    """Its farewell may still arrive, and would end its next membership."""
+    """Its leave request may still arrive, and would end its next membership."""
     client: Any = SimpleNamespace(name="one")
     member = Member(client, History(), "g", "t")
     member.heard = heard

@@ -1,5 +1,5 @@
-"""Simulated transactional producers: what they ask of their coordinator and of the partitions'
-leaders. What is written when is their subclasses'.
+"""Simulated transactional producers: their requests to the coordinator and to the leaders of
+partitions. Subclasses decide what is written and when.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFUSED = {
 
 
 class FailedTransaction(Exception):  # noqa: N818 - it is no error: the transaction is given up
-    """The transaction is given up."""
+    """The transaction is abandoned."""
 
 
 class Transactional:
@@ -41,7 +41,7 @@ class Transactional:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What its requests say of it."""
+        """The producer's identity in its requests."""
         producer_id, epoch = self._id
         who = {"producer_id": producer_id, "producer_epoch": epoch}
         return {"transactional_id": self.name, **who}
@@ -50,7 +50,7 @@ class Transactional:
         self._id = await init_producer(self.client, self.name)
 
     async def _write(self, topic: str, parts: dict[int, list[bytes]]) -> None:
-        """Values of each partition."""
+        """The values of each partition."""
         if self._first_version:
             said = self.fields | {"topics": [{"name": topic, "partitions": sorted(parts)}]}
             request = Ask.AddPartitionsToTxn(**{f"v3_and_below_{key}": said[key] for key in said})
@@ -113,7 +113,7 @@ class Transactional:
 
 
 def _code_of(answer: Any) -> int:
-    """The error of an answer, or of its first row."""
+    """The error code of an answer, or of its first row."""
     rows = getattr(answer, "results_by_topic_v3_and_below", None)
     if rows:
         return int(rows[0].results_by_partition[0].partition_error_code)
