@@ -72,7 +72,7 @@ def run_with_a_broker(code: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_readmes_broker(tmp_path: Path) -> None:
-    code = block("README.md", "sh", "A broker, or a cluster").split("kstore cluster")[0]
+    code = block("README.md", "sh", "A broker, or a cluster")
     assert run_with_a_broker(code, tmp_path) == ["created payments", "paid"]
 
 
