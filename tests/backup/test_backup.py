@@ -243,7 +243,7 @@ def test_a_transaction_over_logs_is_in_all_of_them_or_in_none(
         def capture(*arguments: object) -> object:
             captured = real(*arguments)  # type: ignore[arg-type]
             noted.append(captured)
-            if len(noted) == 3:  # of the first two, one is noted; two were looked at before
+            if len(noted) == 3:  # one of the first two is recorded; two were read before
                 with log_dir.transaction() as transaction:
                     for log in logs:
                         transaction.append(log, b"both")

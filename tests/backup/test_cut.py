@@ -51,7 +51,9 @@ def test_what_belongs_to_no_transaction_stays() -> None:
     ("status", "cut_at"), [(ONGOING, 20), (PREPARE_COMMIT, 100), (COMPLETE_COMMIT, 20)]
 )
 def test_a_marker_of_a_decision_that_came_later_is_cut_off(status: int, cut_at: int) -> None:
-    """The epochs do not tell with transaction.version 0: the times do, and what is pending."""
+    """With transaction.version 0 the epochs do not decide: the times do, and the pending
+    offsets.
+    """
     state = known((1, 0, status, (KEY,), 40, 0))
     assert cut(state, data(10), marker(20, at=50), end=100) == (
         cut_at if status != COMPLETE_COMMIT else 10

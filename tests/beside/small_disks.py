@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A new folder with this much space ("64m"). Skips the test if it can't be mounted
+    """A new folder with this much space ("64m"). Skips the test if it cannot be mounted
     (SKIPPED.md).
     """
     folder.mkdir()

@@ -32,7 +32,7 @@ def values_of(bootstrap: str, topic: str, **settings: Any) -> list[bytes]:
 
 
 def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """At least this many records. Raises AssertionError if they do not come."""
+    """At least this many records. Raises AssertionError if they do not arrive."""
     found: list[ConsumerRecord] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(found) < count:

@@ -56,7 +56,7 @@ def answer_of(
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything happen that can, while virtual time stands still."""
+    """Run everything that can run while virtual time stands still."""
     for _ in range(count):
         await asyncio.sleep(0)
 

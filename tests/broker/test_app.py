@@ -60,7 +60,9 @@ def consume(broker: KstoreBroker, topic: str, count: int, partition: int = 0) ->
 
 
 def topic_ids(broker: KstoreBroker) -> list[str]:
-    """The ids in the folders of all topics but internal ones, which come when a consumer asks."""
+    """The ids in the folders of all topics except internal ones, which are created when a consumer
+    connects.
+    """
     folder = broker.log_dir
     names = [name for name in os.listdir(folder) if not name.startswith((".", "__"))]
     return sorted((folder / name / "partition.metadata").read_text() for name in names)

@@ -1,4 +1,4 @@
-"""The broker's HTTP API: what it tells, whom, and what it refuses."""
+"""The broker's HTTP API: what it returns, to whom, and what it refuses."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_head_has_no_body(broker: Broker) -> None:
 def test_without_a_token_only_this_machines_names_are_answered(
     broker: Broker, host: str, status: int
 ) -> None:
-    """A page in a browser may have its own name lead to this machine (DNS rebinding)."""
+    """A page in a browser can make its own name resolve to this machine (DNS rebinding)."""
     assert ask(f"{broker.http_url}/health", headers={"Host": host}).status == status
 
 

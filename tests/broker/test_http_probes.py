@@ -65,7 +65,9 @@ def ask(url: str, method: str = "GET", headers: dict[str, str] | None = None) ->
 
 @pytest.fixture
 def stuck() -> Iterator[tuple[str, Callable[[], None], threading.Event]]:
-    """An HTTP listener on a loop of its own: its URL, what holds the loop, and what ends that."""
+    """An HTTP listener on a separate loop: its URL, a call that blocks the loop, and one that ends
+    that.
+    """
     watch, release, started = LoopWatch(), threading.Event(), threading.Event()
     held = threading.Event()
     url: list[str] = []

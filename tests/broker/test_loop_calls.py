@@ -1,7 +1,6 @@
 """The file system calls of the event loop's thread, in brokers under real use: none may wait for a
-disk. A library that the processes load records every call (disk_calls.c).
-
-All else is a finding. What is allowed stands in ALLOWED, each with its reason.
+disk. A library that the processes load records every call (disk_calls.c). ALLOWED lists the
+permitted calls with a reason each; any other call is an error.
 """
 
 from __future__ import annotations
@@ -236,7 +235,7 @@ def look_for_times(watched: Watched, first: int) -> None:
 
 
 def administer(watched: Watched, admin: AdminClient) -> None:
-    """What changes and tells metadata, rights and limits."""
+    """Requests that change and describe metadata, rights and limits."""
     everybody = Acl(AclResourceType.TOPIC, "old", "User:reader", AclOperation.READ)
     admin.create_acls([everybody])
     admin.alter_scram_credentials([ScramUpsertion("reader", "SCRAM-SHA-256", b"secret")])
@@ -310,5 +309,5 @@ def test_the_loop_makes_no_call_that_may_wait_for_a_disk(watched: Watched) -> No
     assert not findings, "\n" + "\n".join(sorted(map(str, findings)))
     seen = {call.name for call in watched.calls}
     assert "cached read" in seen, "the library was not asked"
-    # With several log dirs all is appended by threads: one that hangs holds nobody else.
+    # With several log dirs, threads do all appends: one that hangs delays no others.
     assert ("pwrite" in seen) == (watched.where != LOG_DIRS)

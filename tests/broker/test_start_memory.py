@@ -21,7 +21,7 @@ LATER = {
 
 
 def test_a_start_loads_only_what_a_plain_broker_needs(tmp_path: Path) -> None:
-    """Python tells of each module that it loads, with the text that this starts with."""
+    """Python reports each module that it loads, with a line that starts with this text."""
     broker = KstoreBroker(tmp_path, environment={"PYTHONPROFILEIMPORTTIME": "1"})
     try:
         broker.start()

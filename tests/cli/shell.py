@@ -93,7 +93,7 @@ class Shell:
                 process.wait()
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
-        """Run a command to its end, expect its exit code, and return what it wrote (errors if it
+        """Run a command to its end, expect its exit code, and return its output (its errors if it
         failed).
         """
         done = run_here(*arguments, stdin=stdin, environment=self.environment)

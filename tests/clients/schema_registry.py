@@ -1,5 +1,5 @@
-"""A stand-in for a schema registry: what serializers ask of one over HTTP, with schemas in memory.
-And the schema of an order in each format. Real registries are in tests/works_with.
+"""A stand-in for a schema registry: the HTTP requests of serializers, with schemas in memory. Also
+the schema of an order in each format. tests/works_with has real registries.
 """
 
 from __future__ import annotations

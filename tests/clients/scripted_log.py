@@ -32,7 +32,7 @@ class Log:
         self.asked: list[int] = []
 
     def fetch(self, request: Message) -> Any:
-        """All batches that end after the offset asked for."""
+        """All batches that end after the requested offset."""
         (topic,) = request.topics
         (partition,) = topic.partitions
         offset = partition.fetch_offset

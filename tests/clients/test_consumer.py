@@ -278,7 +278,7 @@ def test_a_new_leader_is_asked_whether_the_log_still_has_what_was_read(end_offse
             found = [(r.offset, r.value) for r in reader.poll(5000)]
             while found[-1][1] != b"D":
                 found += [(r.offset, r.value) for r in reader.poll(5000)]
-            # What was fetched before the client heard of the election may be handed out.
+            # Records that were fetched before the client learned of the election may be returned.
             new = [row for row in found if row != (3, b"d")]
             assert new == ([(2, b"C")] if end_offset == 2 else []) + [(3, b"D")]
 
@@ -300,7 +300,7 @@ def test_a_log_that_was_cut_is_told_without_a_reset_policy() -> None:
 
 
 def lost(first: int, last: int, epoch: int) -> LostRecords:
-    """What of partition 0 was lost when the leader of epoch 1 came."""
+    """The records of partition 0 that were lost when the leader of epoch 1 was elected."""
     return LostRecords("t", 0, first, last, epoch, 0, -1, 1, is_exact=True)
 
 
@@ -319,7 +319,7 @@ def test_lost_records_are_told_before_the_records_in_their_place() -> None:
 
 
 def test_a_group_is_told_what_of_its_committed_records_is_lost() -> None:
-    """The position comes from elsewhere: nothing was fetched under its leader epoch."""
+    """The position has another source: nothing was fetched in its leader epoch."""
     seen: list[Any] = []
     with FakeBroker(versions=WITH_EPOCHS) as broker:
         Elections(broker, 1).epoch = 1

@@ -83,7 +83,7 @@ def place(request: pytest.FixtureRequest, broker: KstoreBroker) -> Place:
 
 
 class Listener(RebalanceListener):
-    """Notes what it hears, and in which thread."""
+    """Records its callbacks and their threads."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, set[TopicPartition]]] = []
@@ -104,7 +104,7 @@ class Listener(RebalanceListener):
 
 
 def poll_until(condition: Callable[[], object], *consumers: Consumer) -> list[Any]:
-    """Poll all in turn until a condition holds; the records that came."""
+    """Poll all in turn until a condition holds; returns the records."""
     end = time.monotonic() + PATIENCE_S
     records = []
     while not condition():
@@ -115,7 +115,7 @@ def poll_until(condition: Callable[[], object], *consumers: Consumer) -> list[An
 
 
 def read(count: int, *consumers: Consumer) -> list[tuple[int, int]]:
-    """(partition, offset) of so many records, in order."""
+    """(partition, offset) of this number of records, in order."""
     seen: list[tuple[int, int]] = []
     end = time.monotonic() + PATIENCE_S
     while len(seen) < count and time.monotonic() < end:

@@ -1,5 +1,5 @@
-"""The group protocol of a consumer that names none: consumer where the broker serves it, classic
-elsewhere, and what it costs until the first record.
+"""The default group protocol of a consumer: consumer if the broker supports it, otherwise classic;
+and the time until the first record.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_an_offset_that_was_listed_is_not_set_in_the_topics_successor(
 
 @pytest.mark.parametrize("checks", [True, False])
 def test_an_administrator_says_which_partition_an_offset_is_asked_of(checks: bool) -> None:
-    """The broker knows a successor already; who asks learns of it, and asks again."""
+    """The broker already knows a new topic; a client that asks learns of it, and asks again."""
     known = [7]
     asked: list[int] = []
     with FakeBroker() as scripted:

@@ -67,13 +67,13 @@ class Partition:
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    """A broker that speaks Produce up to version 12."""
+    """A broker that supports Produce up to version 12."""
     with FakeBroker(versions=BY_NAME) as running:
         yield running
 
 
 def sequences(partition: Partition) -> list[tuple[int, int, int]]:
-    """(producer id, base sequence, records) of each batch that came."""
+    """(producer id, base sequence, records) of each batch that arrived."""
     return [(b.producer_id, b.base_sequence, b.records_count) for b in partition.seen]
 
 

@@ -60,7 +60,7 @@ NOT_CALLED = {
     "Results": "the admin client makes it",
     "Delivery": "send makes it",
 }
-# Methods that a class has for another of its own.
+# Methods for which a class has another one.
 INNER = {("Producer", "append_many"), ("Producer", "append_columns")}
 CLASSES: tuple[type[Any], ...] = (
     AIOAdminClient, AIOConsumer, AIOProducer, AIOShareConsumer, AdminClient, Consumer, Cursor,
@@ -157,7 +157,7 @@ FILLERS: dict[str, Any] = {
 
 
 def _call(target: Callable[..., Any], parameter: str, wrong: Any) -> Any:
-    """Call with the wrong thing, and with what else the method needs."""
+    """Call with the wrong argument, and with the other required arguments."""
     given: list[Any] = []
     named: dict[str, Any] = {}
     for each in inspect.signature(target).parameters.values():

@@ -40,7 +40,7 @@ def start(broker: KstoreBroker, topic: str, script: str, *flags: str) -> subproc
 
 
 def run(broker: KstoreBroker, topic: str, script: str, *flags: str) -> tuple[int, str]:
-    """Its exit code and what it wrote to stderr; it ends by itself."""
+    """Its exit code and stderr; it ends without help."""
     process = start(broker, topic, script, *flags)
     _, told = process.communicate(timeout=LIMIT_S)
     return process.returncode, told

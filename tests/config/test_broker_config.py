@@ -1,4 +1,4 @@
-"""BrokerConfig: precedence, where values come from, and what a user hears about a mistake."""
+"""BrokerConfig: precedence, the sources of values, and the errors that a user gets."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_short_unicode_escape_names_its_line() -> None:
 
 
 def escaped(text: str) -> str:
-    """Write a string so that it must come back as it was."""
+    """Write a string so that it is read back unchanged."""
     return "".join(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else c for c in text)
 
 

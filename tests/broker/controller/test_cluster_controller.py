@@ -1,5 +1,5 @@
 """The controller of real brokers: reassignments, elections, growth, deletion and shutdown while
-brokers come and go; nothing that was acknowledged is lost on the way.
+brokers stop and start. No acknowledged record is lost.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def test_a_symbolic_link_in_it_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match=f"{name} is a symbolic link"):
         LmdbStore(folder, shared=True)
     path.unlink()
-    for each in folder.glob("*.mdb*"):  # without its data a store is not begun anew
+    for each in folder.glob("*.mdb*"):  # without its data a store is not created again
         each.unlink()
     LmdbStore(folder, shared=True).close()
 
@@ -266,7 +266,7 @@ def test_damage_met_while_it_runs_says_what_to_do(tmp_path: Path) -> None:
 
 
 def change_node(path: Path, change: Callable[[bytes], bytes]) -> None:
-    """Change what lies under the node /topics/t7, past all checks."""
+    """Change what is stored under the node /topics/t7, without any check."""
     env = lmdb.open(str(path))
     with env.begin(write=True) as transaction:
         key = b"\0\2/topics/t7"

@@ -127,7 +127,7 @@ def test_a_process_that_stands_still_keeps_its_session_for_the_timeout(
     os.kill(child.process.pid, signal.SIGSTOP)
     changes.wait_for(WatchEvent("deleted", "/ids/2"))
     os.kill(child.process.pid, signal.SIGCONT)
-    assert child.line() == "changed /told"  # its watches must look again
+    assert child.line() == "changed /told"  # its watches must check again
     assert child.does("create /ids/late") == "StoreClosedError"
     assert store.children("/ids") == []
     store.close()
@@ -171,7 +171,7 @@ def test_who_is_not_stopped_is_not_seen_as_stopped_however_long_it_is_silent(
         files.touched_ns,
     )
     os.kill(stopped.process.pid, signal.SIGSTOP)
-    changes.wait_for(WatchEvent("deleted", "/ids/3"))  # by then the other was silent for longer
+    changes.wait_for(WatchEvent("deleted", "/ids/3"))  # the other was silent for longer meanwhile
     assert not files.is_stopped(session)
     assert store.children("/ids") == ["2"]
     os.kill(stopped.process.pid, signal.SIGCONT)
@@ -183,7 +183,7 @@ def test_a_session_that_has_expired_is_known_by_a_look(tmp_path: Path) -> None:
     mine = store.new_session()
     store._tree.note_lost = lambda session_ids: None  # type: ignore[method-assign]
     store._tree.expire(mine.session_id)
-    assert not mine.over  # not yet: it has not been told
+    assert not mine.over  # not yet: it was not notified
     assert mine.has_expired()
     assert not store.has_expired()
     mine.close()
@@ -198,7 +198,7 @@ def test_a_process_that_stands_still_in_a_transaction_does_not_keep_others_from_
     assert child.does("ephemeral /ids/2") == "done"
     child.tell("stand-still /")
     os.waitid(os.P_PID, child.process.pid, os.WSTOPPED | os.WNOWAIT)
-    store.create("/written")  # waits until it is gone
+    store.create("/written")  # waits until it has ended
     assert start(500).does("create /too") == "done"
     assert child.process.wait(30) == -signal.SIGKILL
     assert f"process {child.process.pid} hung" in caplog.text
@@ -356,7 +356,7 @@ def test_a_store_that_is_closed_does_not_sleep_until_the_next_look(
 
     def write_and_pause(descriptor: int, data: bytes) -> int:
         written = write(descriptor, data)
-        time.sleep(0.5)  # the thread that is woken looks meanwhile
+        time.sleep(0.5)  # the thread that is woken checks meanwhile
         return written
 
     monkeypatch.setattr("kstore.broker.coordination.peers.os.write", write_and_pause)

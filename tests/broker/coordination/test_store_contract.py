@@ -65,7 +65,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def told_everything(store: Store) -> None:
-    """Return when all earlier changes were reported: events come in order, on any thread."""
+    """Return when all earlier changes were reported: events arrive in order, on any thread."""
     reached = threading.Event()
     barrier = store.watch("/barrier", lambda event: reached.set())
     store.create("/barrier")

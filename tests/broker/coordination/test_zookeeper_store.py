@@ -54,7 +54,7 @@ def test_a_restarted_server_finds_session_nodes_and_watches_again(
     store.create("/mine", ephemeral=True)
     zookeeper_server.kill()
     zookeeper_server.start()
-    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
+    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: check
     store.create("/topics/orders", parents=True)
     changes.wait_for(WatchEvent("created", "/topics/orders"))
     stat = store.stat("/mine")
@@ -92,7 +92,7 @@ def test_who_hears_no_server_doubts_its_session_and_goes_on_with_it_when_one_is_
         store.create("/topics")
     back.clear()
     zookeeper_server.start()
-    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: look
+    changes.wait_for(WatchEvent("changed", "/topics"))  # one may have been missed: check
     assert back.wait(60)
     assert told[-1] == (False, False)
     stat = store.stat("/mine")
@@ -119,7 +119,7 @@ def test_a_session_that_the_ensemble_ended_is_over_for_its_process(
         os.kill(child.pid, signal.SIGSTOP)
         changes.wait_for(WatchEvent("deleted", "/ids/2"))
         os.kill(child.pid, signal.SIGCONT)
-        assert child.stdout.readline() == "changed /nothing\n"  # its watches must look again
+        assert child.stdout.readline() == "changed /nothing\n"  # its watches must check again
         assert child.communicate("go on\n")[0] == "StoreClosedError\n"
     finally:
         child.kill()

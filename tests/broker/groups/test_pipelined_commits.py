@@ -1,5 +1,5 @@
-"""A connection's requests are carried out in the order in which they are sent, where a client does
-not wait for the answers: a commit stays that comes behind what deletes offsets.
+"""A connection's requests are executed in the order in which they are sent, even if the client does
+not wait for the answers: a commit after a deletion of offsets stays.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Line(Wire):
 
 
 def counted(replication_factor: int = 0) -> Any:
-    """Lines in, words dealt out anew, counts kept."""
+    """Reads lines, repartitions words, stores counts."""
     return topology(
         subtopology("0", "lines", repartition_sink_topics=["words"]),
         subtopology(

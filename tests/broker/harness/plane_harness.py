@@ -72,8 +72,8 @@ class Timer:
 
 
 class FakeTransport:
-    """Keeps what is written. It claims to be TLS, so that the connection does not
-    send by itself.
+    """Stores what is written. It claims to be TLS, so that the connection does not send
+    without it.
     """
 
     def __init__(self, host: str = "10.0.0.1") -> None:
@@ -227,7 +227,7 @@ class Client:
         return self._correlation_id
 
     def call(self, api_key: int, version: int, request: Message) -> Any:
-        """Send a request and return its response, which must come at once."""
+        """Send a request and return its response, which must arrive at once."""
         correlation_id = self.send(api_key, version, request)
         [(answered, response)] = self.answers()
         assert answered == correlation_id

@@ -1,5 +1,5 @@
-"""A served topic whose files were damaged or cut: consumers get the rest and an error, the broker's
-log and metrics tell what is wrong.
+"""A served topic whose files were damaged or cut: consumers get the rest and an error, and the
+broker's log and metrics report the damage.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Start = Callable[..., KstoreBroker]
 
 
 def fill(broker: KstoreBroker, batches_count: int, records: int) -> Path:
-    """Topic t with so many batches of so many records; its segment. The broker is stopped."""
+    """Topic t with this number of batches and records in each; returns its segment. The broker is
+    stopped.
+    """
     with TopicClient(broker) as client:
         client.create("t")
         for _ in range(batches_count):
@@ -31,8 +33,8 @@ def fill(broker: KstoreBroker, batches_count: int, records: int) -> Path:
 
 
 def fetch(client: TopicClient, offset: int) -> Any:
-    """One partition's answer to a fetch. Where damage becomes known it may have no records: who
-    asks again waits for a thread that looks at it.
+    """One partition's answer to a fetch. The fetch that finds the damage may return no records: the
+    next one waits for a thread that examines it.
     """
     for _ in range(2):
         found = client.fetch_at("t", offset, 8 << 20)

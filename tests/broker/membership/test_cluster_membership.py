@@ -1,5 +1,5 @@
-"""Brokers come and go in a cluster of real processes: who is there, who is the controller, and that
-they know when it is no longer them.
+"""Brokers of a cluster of real processes stop and start: which brokers are members, which one is
+the controller, and that a former controller knows it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def test_every_broker_can_be_stopped_and_started_in_turn(cluster: KstoreCluster)
 
 
 def test_a_second_broker_of_one_id_is_refused(tmp_path: Path) -> None:
-    # It waits so long for the first one's end, and must not lose its own session on a busy machine.
+    # It waits this long for the end of the first one, and must not lose its own session on a busy
+    # machine.
     settings = {"kstore.coordination.session.timeout.ms": "2000"}
     with KstoreCluster(tmp_path, 1, overrides=settings) as cluster:
         twin = cluster.add(2, {"node.id": "1"})

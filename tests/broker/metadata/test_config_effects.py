@@ -22,7 +22,7 @@ RECORDS = [b"the same words again and again " * 30] * 20
 
 
 class Client(Wire):
-    """One connection that speaks of configs and records."""
+    """One connection for requests about configs and records."""
 
     def make(self, topic: str, **configs: str) -> int:
         rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
@@ -44,7 +44,7 @@ class Client(Wire):
         return int(answer.responses[0].error_code)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
-        """A setting's value, and where it comes from."""
+        """The value of a setting and its source."""
         [config] = self.configs(kind, name, key)
         return config.value, config.config_source
 
@@ -113,7 +113,7 @@ def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> N
 
 
 def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(client: Client) -> None:
-    """As in Kafka: a topic of one replica takes writes whatever min.insync.replicas says."""
+    """As in Kafka: a topic with one replica accepts writes whatever min.insync.replicas is."""
     assert client.make("two-in-sync", min_insync_replicas="2") == 0
     assert client.produce("two-in-sync", RECORDS) == 0
     assert client.value(TOPIC, "two-in-sync", "min.insync.replicas") == ("2", 1)

@@ -64,7 +64,7 @@ def test_a_recreated_topic_is_newer_and_so_is_the_deletion(client: TopicClient) 
 
 
 def test_a_fetch_session_by_name_is_told_of_the_successor(client: TopicClient) -> None:
-    """Even if the successor looks the same: empty, as its predecessor was."""
+    """Even if the new topic looks the same: empty, as the old one was."""
     client.create("a")
     opened = client.fetch("a", session_epoch=0)
     assert opened.responses[0].partitions[0].partition_epoch == 1
@@ -137,7 +137,7 @@ def test_a_stop_between_the_store_and_the_logs(start_broker: Start) -> None:
 
 @pytest.mark.slow
 def test_the_predecessors_folder_does_not_come_back(start_broker: Start) -> None:
-    """Somebody put a copy of the old folder in the place of the new one."""
+    """A copy of the old folder was put in the place of the new one."""
     broker = start_broker()
     client = TopicClient(broker)
     client.create("a")

@@ -30,7 +30,7 @@ OTLP = (
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KstoreBroker, str]]:
-    """A broker that tells its metrics, and where."""
+    """A broker that serves metrics, and their URL."""
     url = f"http://127.0.0.1:{free_port()}"
     settings = {"kstore.metrics.listener": url}
     with KstoreBroker(tmp_path_factory.mktemp("told"), overrides=settings) as broker:

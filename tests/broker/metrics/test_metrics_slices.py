@@ -98,7 +98,7 @@ def test_a_controllers_partitions_are_counted_in_steps_though_topics_go_meanwhil
 
 
 class Counted:
-    """A partition that counts how often partitions are looked at."""
+    """A partition that counts how often partitions are read."""
 
     looks = 0
     online = True
@@ -120,7 +120,7 @@ class Counted:
     "limit", [*(pytest.param(few, marks=pytest.mark.slow) for few in (0, 100)), COUNT]
 )
 def test_partitions_are_told_in_steps(limit: int) -> None:
-    """Between two turns of the loop no more is looked at than takes a fraction of a millisecond."""
+    """Each turn of the loop reads only what takes a fraction of a millisecond."""
     entry = SimpleNamespace(
         name=b"t", counts=TopicCounts(), partitions=[Counted(index) for index in range(COUNT)]
     )

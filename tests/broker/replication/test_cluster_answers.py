@@ -209,7 +209,7 @@ async def test_what_a_broker_hands_on_says_who_asks(folder: Path) -> None:
         handed_on: list[Any] = []
 
         class Controllers:
-            """The first it asks is none any more; the second answers."""
+            """The first broker that it asks is no controller any more; the second answers."""
 
             async def ask(self, node_id: int, request: Any, timeout_s: float) -> Message:
                 handed_on.append((node_id, request))

@@ -1,6 +1,5 @@
-"""Replication between real broker processes, where it is about disks, rates and absent brokers:
-replicas that move between log dirs while they are written to, copying within a rate, and topics
-that are created while a broker is down.
+"""Replication between real brokers: replicas that move between log dirs while they are written to,
+throttled replication, and topics that are created while a broker is down.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LONG_SESSION = {"kstore.coordination.session.timeout.ms": "60000"}
 
 
 def known(cluster: KstoreCluster, node_id: int, kind: int, name: str, key: str) -> str | None:
-    """What one broker knows of a config."""
+    """A config as one broker knows it."""
     with Wire(cluster.brokers[node_id]) as line:
         values: list[str | None] = [row.value for row in line.configs(kind, name, key)]
     return values[0] if values else None

@@ -1,5 +1,6 @@
-"""Damage inside a batch that the broker has sent unseen: who asks for the same offset again makes
-it look at the checksums. What is good is sent, the damage is named, and readers get past it.
+"""Damage inside a batch that the broker has sent without checking. A second fetch of the same
+offset makes it check the checksums. Good records are sent, the damage is reported, and readers get
+past it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Place:
         return answer.error_code, [view.base_offset for view in found]
 
     async def rest_is_reached(self, node: int = -1) -> bool:
-        """Whether the damage is named, once, and what lies behind it is sent."""
+        """Whether the damage is reported once, and the records after it are sent."""
         named = await self.fetch(DAMAGED, node=node) == (CORRUPT, [])
         behind = await self.fetch(DAMAGED + 1, node=node)
         return (

@@ -111,8 +111,8 @@ def test_a_round_of_replication(tmp_path: Path) -> None:
 
 
 def test_many_requests_under_way_are_all_answered_in_order(tmp_path: Path) -> None:
-    """A producer keeps many requests on one connection, a follower copies, nobody waits for
-    anything but the network.
+    """A producer has many requests in flight on one connection, a follower copies, and they wait
+    for nothing but the network.
     """
 
     async def story() -> None:
@@ -150,7 +150,7 @@ def test_a_follower_that_dies_leaves_the_leader_waiting_until_it_is_out_of_the_i
     async def story() -> None:
         node = Node(LEADER, tmp_path / "leader", new_image())
         await node.start()
-        node.table.replication.max_lag_ms = -1  # nobody is waited for who is not in sync
+        node.table.replication.max_lag_ms = -1  # a replica that is not in sync is not waited for
         node.lead(0, 0, REPLICAS, REPLICAS)
         producer, follower = await Peer.to(node), await Peer.to(node)
         follower.fetch(0, node=FOLLOWER)

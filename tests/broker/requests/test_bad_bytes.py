@@ -104,13 +104,13 @@ def connect(running: KstoreBroker) -> socket.socket:
 
 
 def counted(data: bytes) -> tuple[int, bytes]:
-    """How many whole answers these bytes begin with, and what is behind them."""
+    """The number of whole answers at the start of these bytes, and the bytes after them."""
     found, rest = frames(data)
     return len(found), rest
 
 
 def exactly(sock: socket.socket, size: int) -> bytes:
-    """So many bytes, or fewer at the end of the connection."""
+    """This number of bytes, or fewer at the end of the connection."""
     got = b""
     while len(got) < size and (piece := sock.recv(size - len(got))):
         got += piece
@@ -129,7 +129,7 @@ def is_served(running: KstoreBroker) -> None:
 def test_each_kind_of_bytes_is_met_as_kafka_does(
     running: KstoreBroker, data: bytes, end: str, answers: int
 ) -> None:
-    """An answer to a request behind it, or the end of the connection, says that it was handled."""
+    """The answer to a later request, or the end of the connection, shows that it was handled."""
     with connect(running) as sock:
         sock.sendall(data)
         got = b""

@@ -96,7 +96,7 @@ def test_a_record_with_a_batch_that_is_too_large_appends_none_of_its_batches(top
 
 
 def test_a_repeated_record_of_two_batches_is_refused_with_the_end(topic: Topic) -> None:
-    """The log may have only the first of them: who asks has to look."""
+    """The log may have only the first of them: the caller has to check."""
     stage(topic, inner(b"a") + inner(b"b"))
     assert outcome(copy(topic, 0)) == (1, 0, 0, 2)
     assert outcome(copy(topic, 0)) == (0, ErrorCode.INVALID_PRODUCE_OFFSET, 0, 2)

@@ -1,6 +1,6 @@
-"""kstore's tagged fields are in answers only on connections that asked for them in ApiVersions: all
-others get what Kafka's own schemas have, byte for byte, judged by a decoder that is not kstore's
-and refuses a tag that it does not know.
+"""kstore's tagged fields are in answers only on connections that asked for them in ApiVersions. All
+others get what Kafka's schemas have, byte for byte, checked by an independent decoder that refuses
+unknown tags.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def request_of(topic: Topic, api_key: int, version: int) -> Message:
 
 
 def answer_to(client: TopicClient, request: Message, version: int) -> bytes:
-    """The answer's body: what stands behind its header."""
+    """The body of the answer, after its header."""
     client.sock.sendall(encode_request(request, version, 9, "test"))
     is_flexible = version >= APIS[request.API_KEY].flexible_from
     return client.answer()[5 if is_flexible else 4 :]
@@ -253,7 +253,7 @@ def test_produce_answers_have_the_field_only_for_given_offsets(
 
 
 def test_no_other_answer_has_fields_of_kstores() -> None:
-    """Those that have are all looked at above; what their schemas have else is Kafka's
+    """The messages with tagged fields are all checked above; their other fields are Kafka's
     (tests/protocol/test_messages_match_kafka.py).
     """
 

@@ -279,7 +279,7 @@ def test_a_retried_batch_is_told_where_to_go_on(topic: Topic) -> None:
 
 
 def test_an_idempotent_retry_is_the_duplicate_that_it_is(topic: Topic) -> None:
-    """Its first answer was lost: it gets the same one, with where the log ends by now."""
+    """Its first answer was lost: it gets the same one again, with the current end of the log."""
     producer = {"producer_id": 4001, "producer_epoch": 3}
     given = [(10, 0), (20, 2), (30, 4), (40, 6), (50, 8)]
     for offset, sequence in given:
@@ -330,7 +330,7 @@ def test_failure_without_acknowledgement_closes_the_connection(topic: Topic) -> 
 
 
 def test_given_offsets_inside_a_transaction(running: KstoreBroker) -> None:
-    """They belong to it, and the marker of its end takes the offset behind them."""
+    """They belong to it, and the marker of its end gets the offset after them."""
     topic, name = f"given-{uuid4().hex}", f"x-{uuid4().hex}"
     tp = TopicPartition(topic, 0)
     with Producer(running.bootstrap, transactional_id=name) as producer:

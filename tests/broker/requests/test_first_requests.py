@@ -119,7 +119,7 @@ def test_each_api_is_answered_by_what_its_list_names() -> None:
 
 
 def test_a_request_waits_for_its_modules_with_what_is_behind_it(broker: TellingBroker) -> None:
-    keys = (2, 60, 2)  # ListOffsets, DescribeCluster, and one that is loaded by then
+    keys = (2, 60, 2)  # ListOffsets, DescribeCluster, and one that is loaded by that time
     frames = [
         encode_request(APIS[key].request(), API_TABLE[key].max_version, number, "test")
         for number, key in enumerate(keys)

@@ -87,7 +87,7 @@ class Lives:
         return int(answer.responses[0].partitions[0].error_code)
 
     def shared_from(self) -> list[int]:
-        """Where the share group begins."""
+        """The start of the share group."""
         topic = DescribeShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[0])
         group = {"group_id": f"share-{self.group}", "topics": [topic]}
         [found] = self.client.call(Ask.DescribeShareGroupOffsets(groups=[group])).groups
@@ -153,7 +153,7 @@ def test_committed_offsets_are_of_the_topic_that_is_meant(lives: Lives, version:
     assert lives.committed(lives.before, version) == (DELETED, -1)
     assert lives.committed(lives.now + 1, version) == (ELSEWHERE, -1)
     assert client.commit(lives.name, {0: 4}, lives.now + 1, group_id=lives.group) == [0]
-    # The client that committed knows of a later topic, and this broker does not yet.
+    # The client that committed knows a later topic, and this broker does not know it yet.
     assert lives.committed(lives.now, version) == (DELETED, -1)
 
 

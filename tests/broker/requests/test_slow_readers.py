@@ -30,7 +30,7 @@ STORED_BYTES = BATCH_BYTES + 72
 
 
 def fill(topic: Topic, megabytes: int, index: int = 0) -> list[bytes]:
-    """Produce so much; the batches as they are stored."""
+    """Produce this much; returns the batches as they are stored."""
     stored = []
     for offset in range(megabytes * MB // BATCH_BYTES):
         batch = bytearray(build_batch([offset.to_bytes(4, "big") * (BATCH_BYTES // 4)]))

@@ -35,7 +35,7 @@ class Clients:
         return self[next(i for i in self._cluster.brokers if self._cluster.runs(i))]
 
     def call(self, name: str, key: SharePartitionKey, *arguments: Any) -> Any:
-        """Ask the coordinator, wherever it is by then."""
+        """Ask the current coordinator."""
 
         def ask() -> Any:
             try:

@@ -1,5 +1,5 @@
-"""The share coordinator of a real broker: crashes, what is deleted from its log, and who may ask.
-What it answers is compared with Kafka in tests/conformance/groups/test_share_state.py.
+"""The share coordinator of a real broker: crashes, deletions in its log, and who may send requests.
+tests/conformance/groups/test_share_state.py compares its answers with Kafka's.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_what_was_answered_is_there_after_kill_9(start_broker: Start) -> None:
 
 
 def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> None:
-    # The quiet one is written anew because the busy one has had snapshots, as in Kafka.
+    # The quiet one is written again because the busy one has had snapshots, as in Kafka.
     limit = {"share.coordinator.snapshot.update.records.per.snapshot": "10"}
     broker = start_broker(ONE | OFTEN | limit)
     client = ShareStateClient(broker)

@@ -1,5 +1,5 @@
-"""Three real brokers, share consumers, and kill -9 of the leader and of the share coordinator: what
-was accepted does not come again, nothing is lost, and deliveries count on.
+"""Three real brokers, share consumers, and kill -9 of the leader and of the share coordinator:
+accepted records are not delivered again, no record is lost, and delivery counts continue.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ def test_what_was_accepted_survives_the_leader_and_the_coordinator(cluster: Ksto
 
 
 def _start(admin: AdminClient, group: str) -> int:
-    """Where the group is: below it, everything is done."""
+    """The start offset of the group: everything below it is done."""
     return next(iter(admin.list_share_group_offsets(group).values())).start_offset
 
 
 def _wait(workers: list[Member], count: int) -> None:
-    """Until so many offsets were accepted."""
+    """Wait until this number of offsets was accepted."""
 
     def missing() -> list[int]:
         assert all(worker.problem is None for worker in workers), workers[0].problem

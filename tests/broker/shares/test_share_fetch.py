@@ -47,7 +47,7 @@ class Group:
         return ShareMember(self.broker.bootstrap, self.id, self.topic_id)
 
     def produce(self, *batches: int) -> None:
-        """Batches with so many records."""
+        """Batches with these numbers of records."""
         with Producer(self.broker.bootstrap, linger_ms=1000) as producer:
             for count in batches:
                 for _ in range(count):

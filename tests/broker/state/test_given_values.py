@@ -20,7 +20,7 @@ GIVEN_FUNCTIONS = {
 
 
 def given_functions(source: str) -> list[int]:
-    """The lines with a function's type for a public parameter or a field, or behind a name."""
+    """The lines with a function's type for a public parameter or field, or after a name."""
     found = _given(ast.parse(source))
     return [node.lineno for node in found if "Callable" in ast.unparse(node)]
 

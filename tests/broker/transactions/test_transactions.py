@@ -1,5 +1,5 @@
 """Transactions over a real socket: timeouts, expiry, fencing, epochs that run out, crashes at each
-stage, transactions that hang. What the answers look like is compared with Kafka in the probe.
+stage, transactions that hang. The probes compare the answers with Kafka's.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_an_offset_of_a_deleted_topic_is_no_place_to_reset_from(
     kstore: Shell, broker: KstoreBroker, admin: AdminClient, monkeypatch: pytest.MonkeyPatch,
     way: str,
 ) -> None:  # fmt: skip
-    """A coordinator that has not heard of the deletion still has it (KIP-232)."""
+    """A coordinator that does not know about the deletion still has it (KIP-232)."""
     topic = f"other-life{way.replace('=', '')}"
     tp = TopicPartition(topic, 0)
     admin.create_topics([topic])

@@ -69,7 +69,7 @@ class Load:
             thread.join()
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many more transactions are committed."""
+        """Wait until this many more transactions are committed."""
         wanted = self.committed + more
         while self.committed < wanted:
             assert all(thread.is_alive() for thread in self._threads)
@@ -210,7 +210,7 @@ def test_kill_loses_no_earlier_backup_and_leaves_no_half_restored_folder(
 
 
 def killed(shell: Shell, chance: random.Random, *arguments: str) -> None:
-    """Run a command, and kill it at a random moment, unless it was done by then."""
+    """Run a command, and kill it at a random moment unless it has ended."""
     process = shell.popen(*arguments)
     time.sleep(0.1 + chance.random() * 0.8)
     process.kill()

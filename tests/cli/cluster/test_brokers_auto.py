@@ -1,5 +1,5 @@
 """`kstore cluster start --brokers auto`: a broker for each core, the machine as their rack, and
-replicas on different machines where there are several.
+replicas on different machines if there are several.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kstore cluster` as a user types it: start, look, kill, start again, add, stop."""
+"""`kstore cluster` as a user types it: start, status, kill, start again, add, stop."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_broker_that_can_not_start_ends_the_others(cluster: Shell) -> None:
 
 
 def test_commands_find_the_living_brokers_of_a_folder(cluster: Shell, tmp_path: Path) -> None:
-    """The first broker is killed: neither the folder named, nor the default one, leads to it."""
+    """The first broker is killed: neither the named folder nor the default one leads to it."""
     cluster.folder = tmp_path / "kstore-cluster"
     environment = {k: v for k, v in os.environ.items() if k != "KSTORE_BOOTSTRAP_SERVER"}
 

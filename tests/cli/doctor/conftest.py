@@ -106,7 +106,7 @@ def make_topics(admin: AdminClient) -> None:
 
 
 def make_records(found: SickCluster, admin: AdminClient, stuck: Producer) -> None:
-    """Records, groups that do not read them, and transactions that nobody ends."""
+    """Records, groups that do not read them, and transactions that never end."""
     ahead = round(time.time() * 1000) + IN_AN_EPOCH_MS
     with Producer(found.alive) as producer:
         for number in range(60):
@@ -127,8 +127,8 @@ def make_records(found: SickCluster, admin: AdminClient, stuck: Producer) -> Non
 
 
 def await_departure(admin: AdminClient) -> None:
-    """Wait until the cluster knows that broker 3 is gone, and turned:0 has its
-    replicas in order.
+    """Wait until the cluster knows that broker 3 has ended, and the replicas of turned:0 are in
+    order.
     """
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:

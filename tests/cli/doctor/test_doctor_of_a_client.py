@@ -49,7 +49,7 @@ def test_settings_that_contradict_each_other_are_found(tmp_path: Path, rule) -> 
 
 
 def test_defaults_and_longer_requests_contradict_nothing(tmp_path: Path) -> None:
-    """The producer raises delivery.timeout.ms by itself where only the other one is given."""
+    """The producer raises delivery.timeout.ms itself if only the other setting is given."""
     assert find(tmp_path, "client-contradictions", {"client.id": "me"}) == []
     given = {"request.timeout.ms": "200000", "default.api.timeout.ms": "300000"}
     assert find(tmp_path, "client-contradictions", given) == []

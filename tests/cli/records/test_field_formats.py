@@ -1,4 +1,6 @@
-"""--key-format and --value-format: what goes in is what comes out, with Avro by a registry too."""
+"""--key-format and --value-format: what is produced is what is consumed, also with Avro and a
+registry.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ LINE = b'{"name":{"string":"Ada"},"raw":"\xc3\xbf","at":5}'
 
 @pytest.fixture
 def topic() -> str:
-    """A name of its own."""
+    """A unique name."""
     return f"formats-{next(_names)}"
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 class Row(NamedTuple):
-    """As much of a record as is looked at."""
+    """The compared part of a record."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -66,7 +66,7 @@ def write(bootstrap: str, topic: str, rows: list[tuple[bytes, bytes]], partition
 
 
 def kstore(*arguments: str, code: int = 0) -> str:
-    """Run a command to its end; what it wrote (errors if it failed)."""
+    """Run a command to its end and return its output (its errors if it failed)."""
     done = run_here(*arguments)
     output, errors = done.output.decode(), done.errors.decode()
     assert done.code == code, errors + output

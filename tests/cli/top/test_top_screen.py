@@ -1,4 +1,4 @@
-"""The rates between two samples, and the lines that are made of them for any width and height."""
+"""The rates between two samples, and the lines for any width and height."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_rates_are_the_growth_between_two_samples() -> None:
 
 
 def test_what_shrinks_or_is_new_has_no_rate() -> None:
-    """A topic made anew, a partition that was cut, a broker that was started again."""
+    """A topic created again, a partition that was truncated, a broker that was restarted."""
     rows = rows_between(sample(10, (100, 50), 20, 9.0), sample(12, (0, 0), 0, 1.0))
     assert {row["records_per_s"] for row in rows["brokers"] + rows["topics"] + rows["groups"]} == {
         0

@@ -1,5 +1,5 @@
-"""The problems that `kstore upgrade check` finds in a cluster that this version can't take over
-yet.
+"""The problems that `kstore upgrade check` finds in a cluster that this version cannot
+upgrade yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ METADATA, PRODUCE = 3, 0
 
 
 class Admin:
-    """A cluster as an admin client tells of it; one finding of each kind is bad, or none."""
+    """A cluster as an admin client describes it; with one problem of each type, or none."""
 
     def __init__(self, *, bad: bool) -> None:
         self.bad = bad

@@ -1,6 +1,5 @@
-"""Asking item by item: who is asked, what is tried again, and what an item gets in the end.
-
-The cluster is a double that answers from a script; the loop's time is its own.
+"""Requests item by item: which broker is asked, what is retried, and the final result of an item.
+The cluster is a double that answers from a script, and the loop has its own time.
 """
 
 from __future__ import annotations
@@ -273,7 +272,9 @@ class LeavingCluster(FakeCluster):
 
 
 def every_broker(cluster: FakeCluster, dead: set[int]) -> tuple[Any, list[int]]:
-    """Ask all that are alive, of whom some can't be reached; the results, and who was asked."""
+    """Ask all brokers that are alive, of which some cannot be reached; returns the results, and
+    which were asked.
+    """
     settings = {"default.api.timeout.ms": 1000, "request.timeout.ms": 1000}
     base = AdminBase(cluster, settings)  # type: ignore[arg-type]
     asked: list[int] = []

@@ -77,7 +77,7 @@ EVENTS = st.lists(
     max_size=12,
 )
 ASKED = st.sampled_from([None, ("a",), ("b",), ("a", "b")])
-# How far behind the broker that answers is, at which moment, and what it is asked.
+# How far the answering broker is behind, when, and what it is asked.
 ANSWERS = st.lists(st.tuples(st.integers(0, 12), ASKED), min_size=1, max_size=12)
 
 
@@ -124,7 +124,8 @@ def test_a_deleted_topic_does_not_come_back(
 ) -> None:
     states = history(events)
     view = ClusterView()
-    gone: dict[str, int] = {}  # topic -> no life up to this partition epoch may be seen again
+    # Topic -> the partition epoch up to which no earlier topic may be seen again.
+    gone: dict[str, int] = {}
     for at, names in answers:
         state = states[min(at, len(states) - 1)]
         view.update(state.answer(names))
@@ -249,7 +250,7 @@ def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older() 
     assert view.is_behind(tp, 1, 2)
     assert view.is_behind(tp, 2, 0)
     assert not view.is_behind(tp, -1, 5)
-    assert not view.is_behind(tp, 0, 9)  # an earlier life: the fetch will tell
+    assert not view.is_behind(tp, 0, 9)  # an earlier topic: the fetch will show it
     assert not ClusterView(uses_partition_epochs=False).is_behind(tp, 9, 9)
 
 

@@ -89,7 +89,7 @@ class Source:
         return [told(record) for record in decode(self.data, aborted=pairs)]
 
     def fetch(self, rng: Random, offset: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """From the batch that holds the offset on, cut off anywhere behind the first batch."""
+        """From the batch that holds the offset, cut off anywhere after the first batch."""
         found = [b for b in batches(self.data) if b.last_offset >= offset]
         if not found:
             return b"", []

@@ -178,7 +178,7 @@ class Brokers:
         return self.brokers[OUTDATED].address
 
     def times(self, number: int, api: str) -> int:
-        """How many requests came."""
+        """The number of requests that arrived."""
         with self.lock:
             return self.asked[number, api]
 

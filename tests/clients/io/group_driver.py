@@ -1,5 +1,5 @@
-"""A consumer without fetching: a user that polls and listens, over the real group client. What it
-heard is in `heard`, in order; `read` moves its positions as if records had been handed out.
+"""A consumer without fetching: a user that polls and listens, over the real group client. `heard`
+has its callbacks in order; `read` moves its positions as if records had been returned.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Poller:
         await self.cluster.close()
 
     async def vanish(self) -> None:
-        """End without a word, as a killed process does."""
+        """End without a request, as a killed process does."""
         self._task.cancel()
         self.group._is_closed = True
         await self.cluster.close()

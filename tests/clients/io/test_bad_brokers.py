@@ -315,7 +315,7 @@ def test_security_that_is_not_there_is_refused() -> None:
 
 
 def test_what_was_written_leaves_before_a_connection_is_closed() -> None:
-    """As with acks 0, where nobody waits for an answer."""
+    """As with acks 0, where the client waits for no answer."""
     size = 8_000_000
     received = 0
 

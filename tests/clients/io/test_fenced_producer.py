@@ -31,7 +31,9 @@ OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class Leader:
-    """A broker that leads t-0 in an epoch; its metadata may lag behind. `story` has what came."""
+    """A broker that leads t-0 in an epoch; its metadata may be outdated. `story` has the requests
+    that arrived.
+    """
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
@@ -86,7 +88,7 @@ def leader() -> Iterator[Leader]:
 
 
 def produced(leader: Leader, *, hint: bool = False, lags: int = 0) -> list[str]:
-    """What comes for one record after an election that the producer has not heard of."""
+    """The requests for one record after an election that the producer does not know about."""
     with Producer(
         leader.broker.address, enable_idempotence=False, retry_backoff_ms=1,
         retry_backoff_max_ms=5, linger_ms=0,

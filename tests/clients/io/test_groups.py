@@ -1,4 +1,6 @@
-"""Groups over real sockets: members against one kstore broker, which is killed and comes back."""
+"""Groups over real sockets: members of groups on one kstore broker, which is killed and
+restarted.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def protocol(request: pytest.FixtureRequest) -> dict[str, object]:
 
 
 class Stage:
-    """A topic and a group that nobody else uses."""
+    """A topic and a group that no other test uses."""
 
     def __init__(self, bootstrap: str, admin: AIOAdminClient, settings: dict[str, object]) -> None:
         number = next(_names)

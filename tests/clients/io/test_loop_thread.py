@@ -135,7 +135,7 @@ def test_a_forgotten_one_is_ended() -> None:
 
 
 def python(script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own, which has to end by itself."""
+    """Run a script in a separate process, which must end without help."""
     begin = "import asyncio, os, sys\nfrom kstore.clients.io.loop_thread import LoopThread\n"
     return subprocess.run(
         [sys.executable, "-X", "dev", "-c", begin + script],

@@ -48,7 +48,7 @@ OUTDATED, LEADER, OTHER = range(3)
 
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
-    """Of three the first has not heard that the second leads now."""
+    """The first of three brokers does not know that the second leads now."""
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(FakeBroker(versions=VERSIONS)) for _ in range(3)]
         for number, broker in enumerate(made):
@@ -60,7 +60,7 @@ def brokers() -> Iterator[list[FakeBroker]]:
 
 
 def asked(broker: FakeBroker, kind: type[Any]) -> int:
-    """How many requests of a kind came."""
+    """The number of requests of a type that arrived."""
     return sum(isinstance(request, kind) for request in broker.requests)
 
 
@@ -84,7 +84,7 @@ def test_a_coordinator_that_was_replaced_is_looked_for_at_another_broker(
         broker.handlers[OffsetFetchRequest] = offsets(refusal)
     with Consumer(brokers[OUTDATED].address, group_id="g", **FAST) as reader:
         assert reader.committed([TP]) == {TP: OffsetAndMetadata(7)}
-    # At first it is the only broker that the client knows: it tells of the others.
+    # At first it is the only broker that the client knows: its metadata has the others.
     assert asked(brokers[OUTDATED], FindCoordinatorRequest) <= 2
     assert asked(brokers[OUTDATED], OffsetFetchRequest) <= 2
     assert asked(brokers[LEADER], OffsetFetchRequest) == 1

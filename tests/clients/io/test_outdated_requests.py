@@ -45,7 +45,7 @@ def brokers() -> Iterator[Brokers]:
 
 
 def reads_in_a_group(brokers: Brokers, protocol: str) -> None:
-    """A record comes, and a heartbeat is answered where the coordinator is."""
+    """A record arrives, and a heartbeat is answered by the coordinator."""
     settings = READ | {"group_protocol": protocol, "group_id": "g"}
     if protocol == "classic":
         settings |= {"heartbeat_interval_ms": 20}
@@ -221,7 +221,9 @@ def test_a_broker_that_finds_no_coordinator_is_not_the_only_one_asked(
 def test_a_topic_id_that_only_the_coordinator_knows_is_looked_up_at_another_broker(
     brokers: Brokers, does: Callable[[Brokers], None]
 ) -> None:
-    """The topic was made again, and metadata of the outdated broker has the id of the first one."""
+    """The topic was created again, and the outdated broker's metadata has the id of the first
+    one.
+    """
     brokers.coordinates, brokers.is_made_again = False, True
     does(brokers)
     assert brokers.times(OUTDATED, "Metadata") >= 1
@@ -254,7 +256,9 @@ def test_prior_partitions_are_asked_of_the_leader_if_the_coordinator_does_not_kn
 
 
 def test_metadata_that_grows_old_is_asked_of_another_broker(brokers: Brokers) -> None:
-    """A broker that is cut off and answers everything, from a log that nobody writes any more."""
+    """A broker that is cut off and answers everything, from a log that no client writes any
+    more.
+    """
     brokers.script("Fetch", brokers.brokers[OUTDATED].empty)
     with Consumer(brokers.bootstrap, metadata_max_age_ms=50, **READ) as consumer:
         consumer.assign([TP])

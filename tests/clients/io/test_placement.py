@@ -1,5 +1,5 @@
-"""A consumer looks up its positions at several brokers: who does not answer delays only its own
-partitions.
+"""A consumer looks up its positions at several brokers: a broker that does not answer delays only
+its own partitions.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_the_error_of_a_partition_that_is_not_assigned_any_more_is_not_raised(
         assert asked.wait(LONG_S)
         reader.assign([SECOND])
         may_answer.set()
-        # The same connection: answers come in order.
+        # The same connection: answers arrive in order.
         assert reader.beginning_offsets([FIRST]) == {FIRST: 0}
         assert [r.partition for r in reader.poll(LONG_MS)] == [1]
 

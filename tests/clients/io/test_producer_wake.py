@@ -1,4 +1,4 @@
-"""The sender may come in whenever Python is called: no record may be half way then."""
+"""The sender can run at any call of Python: no record may be half sent at that point."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_many_at_once_too() -> None:
 
 
 def test_a_topic_that_is_closed_meanwhile_takes_no_record() -> None:
-    """It grows: what was chosen under the old number of partitions is chosen anew (KIP-253)."""
+    """It grows: partitions that were chosen under the old count are chosen again (KIP-253)."""
     one: Intruder
 
     def choose(topic: str, key: Any, value: Any, count: int) -> int:

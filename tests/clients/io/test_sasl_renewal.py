@@ -1,5 +1,5 @@
-"""Sessions that are renewed during requests (KIP-368), on a broker that the test delays: requests
-wait for the end of the renewal, whatever they are. And clients that are refused.
+"""Sessions that are reauthenticated during requests (KIP-368), on a broker that the test delays:
+all requests wait for the end of the reauthentication. Also clients that are refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Renewing:
         return SaslAuthenticateResponse(session_lifetime_ms=20 if self._handshakes == 1 else 0)
 
     def names(self) -> list[str]:
-        """What came, in order."""
+        """What arrived, in order."""
         return [type(request).__name__.removesuffix("Request") for request in self.broker.requests]
 
 
@@ -126,7 +126,7 @@ def test_a_connection_that_is_lost_meanwhile_fails_what_waits(broker: FakeBroker
 
 
 def test_who_is_refused_by_one_broker_does_not_ask_the_next(broker: FakeBroker) -> None:
-    """Trying again would lock accounts, and would tell of the password as of a network's fault."""
+    """A retry would lock accounts, and would report a wrong password as a network error."""
     refusal = SaslAuthenticateResponse(error_code=FAILED, error_message="wrong")
 
     async def main() -> None:

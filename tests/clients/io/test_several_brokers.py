@@ -117,7 +117,7 @@ def test_known_brokers_that_have_gone_lead_back_to_the_bootstrap_servers() -> No
                 await cluster.connection(0)
                 await cluster.refresh(["t"])
         with FakeBroker() as stays_2:
-            # The client is told that `stays` is elsewhere: only the bootstrap server leads there.
+            # The client learns that `stays` is elsewhere: only the bootstrap server leads there.
             for strategy, cluster in settings.items():
                 cluster._nodes._bootstrap[0].address = ("127.0.0.1", stays_2.port)
                 stays_2.handlers[MetadataRequest] = told([stays_2], 2)

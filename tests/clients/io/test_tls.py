@@ -1,5 +1,5 @@
-"""Clients over TLS (security.protocol=SSL): a listener that asks for certificates, those that
-do not fit, and listeners that speak something else.
+"""Clients over TLS (security.protocol=SSL): a listener that requires certificates, certificates
+that do not match, and listeners that do not use TLS.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_all_clients_over_tls(ports: tuple[str, str], authority: Authority) -> N
 
 
 def fails(config: dict[str, str]) -> str:
-    """What a client says that can't begin."""
+    """The error of a client that cannot start."""
     with (
         AdminClient(config, default_api_timeout_ms=QUICK_MS) as admin,
         pytest.raises(NetworkError) as caught,

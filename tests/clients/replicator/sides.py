@@ -117,7 +117,7 @@ def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
 
 
 class Running:
-    """A replicator that goes on in a thread."""
+    """A replicator that runs in a thread."""
 
     def __init__(self, made: Callable[[], Replicator]) -> None:
         self._made = made
@@ -168,7 +168,7 @@ def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
 
 @pytest.fixture
 def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    """Where the copy is."""
+    """The end of the copy."""
     yield from _side(brokers[1])
 
 

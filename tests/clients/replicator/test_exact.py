@@ -334,7 +334,7 @@ def test_ids_of_the_source_and_of_the_target_are_told_apart_on_a_copy(
     source.create("ids")
     assert produce_to(source, "ids", with_id(7)).error_code == 0
     copy(source, target, "ids")
-    # A batch that is said to be the source's, with an id of the target's.
+    # A batch that claims to be the source's, with an id of the target's.
     own = with_id(1 << 40, base_offset=1, leader_epoch=0)
     assert produce_to(target, "ids", own, exact=True).error_code == 49
     target.configure("ids", kstore_mirror=None)
@@ -372,7 +372,7 @@ def test_who_had_an_id_before_the_first_copy_gets_another_one(tmp_path: Path, so
         before = values(late, "both")
         late.sock.close()
         broker.stop()
-        broker.start()  # what it knows of ids is in its store
+        broker.start()  # its store has what it knows of ids
         late = Side(broker)
         transactions(late, "both", "t-both", count=1)
         assert values(late, "both") == [*before, b"0-0", b"0-1", b"0-2"]

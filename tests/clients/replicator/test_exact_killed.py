@@ -82,7 +82,7 @@ def copied_under_kills(
     rounds: int,
     seed: int,
 ) -> None:
-    """Write to the source while the copy is made, and kill something in every round."""
+    """Write to the source while it is copied, and kill something in every round."""
     draws = random.Random(seed)
     with AdminClient(source.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"segment.bytes": "1048576"})])

@@ -166,7 +166,7 @@ def test_committed_offsets_go_along_and_never_back(source: Side, target: Side) -
     source.commit("moved", {0: 4, 1: 30}, group_id="g-moved")
     source.commit("moved", {0: 4}, group_id="other")
     copy(source, target, "moved", groups=re.compile("g-.*"))
-    # Behind the target's log end a consumer would be out of range.
+    # Above the target's log end a consumer would be out of range.
     assert target.committed("g-moved") == {("moved", 0): 4, ("moved", 1): 21}
     assert target.committed("other") == {}
     target.commit("moved", {0: 9}, group_id="g-moved")

@@ -58,7 +58,7 @@ def test_at_any_other_listener_the_connection_ends(supers: Any) -> None:
         # Without an authorizer everybody may do everything.
         (broker("A", supers=None), ANONYMOUS, "served", True),
         (broker("A", own="User:b", supers=None), "User:eve", "served", True),
-        # A listener of the brokers' own: CLUSTER_ACTION, asked for elsewhere, is enough.
+        # A listener for brokers only: CLUSTER_ACTION is enough, which other listeners require.
         (broker("A", "B", own="User:b"), "User:b2", "served", True),
         (broker("A", "B"), ANONYMOUS, "served", True),
         # One listener for all: the brokers' name, or a super user's.
@@ -66,7 +66,8 @@ def test_at_any_other_listener_the_connection_ends(supers: Any) -> None:
         (broker("A", own="User:b"), "User:eve", REFUSED, False),
         (broker("A", own="User:b", supers=("User:c",)), "User:c", "served", True),
         (broker("A", own=None, supers=("User:c",)), "User:b", REFUSED, False),
-        # One listener where nobody has a name: all are as brokers are, and name only themselves.
+        # One listener without authentication: all connections may act as brokers, and name only
+        # themselves.
         (broker("A"), ANONYMOUS, "served", False),
         (broker("A", supers=(ANONYMOUS,)), ANONYMOUS, "served", True),
     ],

@@ -21,7 +21,7 @@ WANTED = [(0, REFUSED), (0, REFUSED), (7, ABSENT), (8, ABSENT)]
 
 
 def broker_without_group() -> Any:
-    """One topic with one partition; no group may have the id that is asked for."""
+    """One topic with one partition; no group may have the requested id."""
     topic = SimpleNamespace(name="t", topic_id=UUID(int=1), partitions=[object()])
     image = SimpleNamespace(
         topics={"t": topic}, partition=lambda name, index: None if index else topic.partitions[0]

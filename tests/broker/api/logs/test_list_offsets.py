@@ -1,4 +1,4 @@
-"""ListOffsets by time: the loop looks into no large compressed batch, and waits for no disk."""
+"""ListOffsets by time: the loop reads no large compressed batch, and waits for no disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACE = TopicPartition("t", 0)
 
 
 async def found(world: World, *times: int) -> list[tuple[int, int, int]]:
-    """(error, offset, timestamp) for each time, asked in requests of their own at once."""
+    """(error, offset, timestamp) for each time, sent as concurrent requests."""
 
     async def one(time: int) -> tuple[int, int, int]:
         asked = ListOffsetsPartition(partition_index=0, timestamp=time)

@@ -45,9 +45,9 @@ def _paths(plan: Plan) -> Iterator[Path]:
 def wide_request(
     api_key: int, version: int, path: Path, size: int, *, distinct: bool = True, **fixed: Any
 ) -> Message:
-    """A request whose array at the path fills about so many bytes, with one element in every array
-    above it. ``distinct``: no two of its elements are alike, and names are legal ones; else all are
-    as small as they can be. ``fixed`` are fields of the request that have a value.
+    """A request whose array at the path fills about this many bytes, with one element in every
+    array above it. ``distinct``: its elements differ and have valid names; otherwise all are as
+    small as possible. ``fixed`` are fields of the request with given values.
     """
     cls = APIS[api_key].request
     plan = cls.plan_for(version)

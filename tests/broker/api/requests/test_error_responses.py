@@ -29,7 +29,7 @@ ID = UUID(int=7)
 
 
 def filled(cls: Any, version: int, rows: int) -> Any:
-    """A request in which every list has so many rows."""
+    """A request in which every list has this number of rows."""
     values: dict[str, Any] = {}
     for name, spec in cls.SPECS.items():
         low, high = parse_versions(spec.versions)

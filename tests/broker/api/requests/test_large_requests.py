@@ -47,7 +47,7 @@ CASES = [
 
 
 def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: int = 1) -> None:
-    """A wide request is answered in turns, or refused; ``parts``: everything is so much smaller."""
+    """A wide request is answered in turns, or refused; ``parts`` divides all sizes."""
     version = API_TABLE[key].max_version
     request = wide_request(key, version, path, SIZE // parts, distinct=distinct, **FIXED)
     count = elements(request)

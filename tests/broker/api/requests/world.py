@@ -61,7 +61,7 @@ class World:
         return connection, transport
 
     async def answers(self, transport: FakeTransport, count: int) -> list[bytes]:
-        """So many answers, or those that came before the end of the connection."""
+        """This number of answers, or those before the end of the connection."""
         while True:
             found, _ = frames(bytes(transport.written))
             if len(found) >= count or transport.closed:
@@ -69,7 +69,7 @@ class World:
             await asyncio.sleep(0)
 
     async def ask(self, request: Message, version: int) -> bytes:
-        """The answer to a request on a connection of its own."""
+        """The answer to a request on a separate connection."""
         connection, transport = self.connect()
         feed(connection, encode_request(request, version, 1, "me"))
         (answer,) = await asyncio.wait_for(self.answers(transport, 1), 60)

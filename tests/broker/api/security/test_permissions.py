@@ -1,7 +1,7 @@
 """Every API requires the rights in the table. A user without a right gets its error, changes
 nothing and learns nothing. A user with exactly the rights of the row is not refused.
 
-How refusals look beside Kafka's is tests/conformance/security/test_rights.py's.
+tests/conformance/security/test_rights.py compares refusals with Kafka's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
     port = secure(broker)
     broker.overrides |= {
         "node.id": "1",
-        # Where the users are, so that what brokers ask is served there.
+        # The users' listener, so that requests of brokers are served there.
         "inter.broker.listener.name": "SASL_PLAINTEXT",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "kstore.coordination.dir": str(folder / "coordination"),

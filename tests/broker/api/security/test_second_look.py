@@ -1,5 +1,5 @@
-"""JoinGroup and SyncGroup wait for other members: the right is looked at again when the answer is
-there.
+"""JoinGroup and SyncGroup wait for other members: the right is checked again when the answer is
+ready.
 """
 
 from __future__ import annotations

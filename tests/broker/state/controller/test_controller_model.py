@@ -170,7 +170,7 @@ class Controller(RuleBasedStateMachine):
 
     @rule(place=places, isr=st.sets(nodes, max_size=4))
     def resign(self, place: tuple[str, int], isr: set[int]) -> None:
-        """A leader that can't write asks for an ISR without itself: only of those in sync."""
+        """A leader that cannot write proposes an ISR without itself: only in-sync replicas."""
         before = self._partition(place)
         others = tuple(sorted((isr & {*before.replicas}) - {before.leader}))
         if before.leader == -1:
@@ -302,8 +302,8 @@ class Controller(RuleBasedStateMachine):
 
 
 class EligibleController(Controller):
-    """Eligible leader replicas are kept; brokers come back from unclean shutdowns, in which they
-    lose what they had, and leaders hear of min.insync.replicas before the controller does.
+    """Eligible leader replicas are tracked; brokers come back from unclean shutdowns, in which they
+    lost records, and leaders read min.insync.replicas before the controller does.
     """
 
     keeps_elr = True

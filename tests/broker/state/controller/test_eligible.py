@@ -106,7 +106,7 @@ def test_a_partition_needs_no_more_in_sync_than_it_has_replicas(min_isr: int) ->
 
 def test_under_a_lower_min_isr_who_was_eligible_may_lack_what_was_committed_since() -> None:
     known = partition(2, (2, 3), 4, elr_min_isr=3)
-    # The leader could commit with two before the controller heard that two are enough.
+    # The leader could commit with two replicas before the controller knew that two are enough.
     shrunk = settled(known, known._replace(isr=(2,)), RULES)
     assert shrunk.elr == (3,)
 
@@ -138,7 +138,7 @@ def test_who_was_in_sync_when_they_begin_to_be_kept_may_lead() -> None:
 
 
 def unkept(known: PartitionImage, *brokers: int, older: Collection[int] = ()) -> PartitionImage:
-    """What comes of a partition without rules for eligible replicas, with these brokers alive."""
+    """The result for a partition without eligible replicas, with these brokers alive."""
     end = Endpoint("PLAINTEXT", "localhost", 9000)
     alive = {node: BrokerImage(node, (end,), None, node, node not in older) for node in brokers}
     state = ControllerState(elr_level=int(bool(older))).with_brokers(alive)
@@ -152,8 +152,8 @@ def unkept(known: PartitionImage, *brokers: int, older: Collection[int] = ()) ->
 def test_a_controller_that_loads_does_not_trust_who_came_back_uncleanly(
     level: int, leader: int, then: tuple[int, tuple[int, ...]]
 ) -> None:
-    """The controller before it wrote the state after that broker's new life had begun, and ended
-    before it heard of it.
+    """The controller wrote the state before it knew that the broker had restarted, and ended before
+    it learned that.
     """
     end = Endpoint("PLAINTEXT", "localhost", 9000)
     alive = {node: BrokerImage(node, (end,), None, 10 + node) for node in REPLICAS}

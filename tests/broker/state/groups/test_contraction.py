@@ -110,7 +110,7 @@ def test_what_is_not_known_holds_back(driver: Driver, end: int) -> None:
 
 
 def test_what_is_known_of_another_contraction_opens_nothing(driver: Driver) -> None:
-    """One was rolled back, and another is prepared: the old ends are not its own."""
+    """One was rolled back, and another is prepared: the old ends are not valid for it."""
     driver.reach({2: 4, 4: 6})
     driver.shrink(holds=False, epoch=3)
     gates = driver.image.gates["t"]
@@ -154,7 +154,7 @@ def test_a_coordinator_that_does_not_know_the_ends_gives_nothing(driver: Driver)
 
 
 def test_a_contraction_that_was_rolled_back_takes_nothing_away(driver: Driver) -> None:
-    """Even where the store is away, and nothing is known of the topic as it is now."""
+    """Even if the store cannot be reached, and the current topic is not known."""
     driver.shrink(holds=False)
     joined = driver.enter("a", "t")
     driver.be(None, driver.image.gates["t"])
@@ -182,11 +182,11 @@ def test_groups_that_read_nothing_that_remains_keep_nobody_waiting(driver: Drive
     assert driver.behind() == []
 
 
-# ---- partitions that are gone, and others of their numbers ----
+# ---- deleted partitions, and new ones with their numbers ----
 
 
 def test_an_offset_of_a_partition_that_is_gone_is_not_one_of_the_next(driver: Driver) -> None:
-    """Even where the coordinator was not there when it went, and the client knows no epochs."""
+    """Even if the coordinator was down when it was deleted, and the client knows no epochs."""
     asked = OffsetFetchRequestTopics(name="t", topic_id=TOPIC, partition_indexes=[0, 2])
     request = OffsetFetchRequestGroup(group_id="g", topics=[asked])
 

@@ -124,10 +124,10 @@ def test_positions_in_another_topic_of_the_name_do_not_count(driver: ConsumerDri
     response = driver.beat("b", 3, need_position=need(0, 1, 2))
     assert told(response) == {("t", 0): 7, ("t", 1): 8, ("t", 2): -1}
     assert {row.partition_epoch for topic in response.position for row in topic.partitions} == {5}
-    lives(driver, 6)  # it was deleted, and made anew
+    lives(driver, 6)  # it was deleted and created again
     response = driver.beat("b", 3, need_position=need(0, 1, 2))
     assert told(response) == {("t", 0): -1, ("t", 1): -1, ("t", 2): -1}
-    driver.beat("a", 2, position=life(at(p0=7), 5))  # it has not heard of that
+    driver.beat("a", 2, position=life(at(p0=7), 5))  # it does not know that
     assert told(driver.beat("b", 3, need_position=need(0))) == {("t", 0): -1}
     driver.beat("a", 2, position=life(at(p0=3), 6))
     assert told(driver.beat("b", 3, need_position=need(0))) == {("t", 0): 3}

@@ -70,7 +70,7 @@ def test_replicas_go_round_the_brokers() -> None:
 
 
 def test_a_broker_that_is_down_follows_where_there_are_too_few_others() -> None:
-    """As in Kafka. It is known by the replicas that it has."""
+    """As in Kafka. Its replicas show it."""
     known = image(3).with_topics(
         TopicImage("old", UUID(int=1), (PartitionImage(1, 0, (1, 2, 3), (1, 2)),), {})
     ).without_broker(3)  # fmt: skip

@@ -196,7 +196,7 @@ def test_what_is_no_address_stays_as_it_is() -> None:
 
 
 def test_allow_if_no_acl_found_is_for_what_no_rule_is_about() -> None:
-    """A rule about somebody else is a rule about the resource."""
+    """A rule for another principal is still a rule for the resource."""
     some = with_rules(acl("orders", READ, who=BOB), allow_if_no_acl_found=True)
     assert may(some, WRITE, "payments")
     assert not may(some, READ)
@@ -375,7 +375,7 @@ QUESTIONS = st.tuples(
 def test_decisions_are_those_of_the_slow_reference(
     acls: set[Acl], default: bool, questions: list[tuple[str, str, AclOperation, str]]
 ) -> None:
-    """Also while rules come and go, whatever was asked before."""
+    """Also while rules are added and removed, whatever was checked before."""
     made = Authorizer(["User:root"], allow_if_no_acl_found=default)
     rows = sorted(acls, key=str)
     for step in (rows, rows[: len(rows) // 2], rows):

@@ -71,7 +71,7 @@ def written(point: Point, resource: list[tuple[str, str]]) -> bytes:
         body = field(5, body)
     metric = field(2, field(1, point.name.encode()) + field(3, b"unit") + body)
     about = field(1, b"".join(resource_attribute(k, v) for k, v in resource))
-    return field(1, field(2, metric) + about)  # the resource may stand behind its metrics
+    return field(1, field(2, metric) + about)  # the resource may come after its metrics
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -247,7 +247,7 @@ def test_instances_are_made_anew_when_subscriptions_change_and_match_wholly():
         return instances.instance(ID, client, rows, version, 1000)
 
     assert find("my-app-1", 0).metrics == []
-    assert find("app-1", 0).metrics == []  # decided when it first came
+    assert find("app-1", 0).metrics == []  # decided when it first arrived
     assert find("app-1", 1).metrics == ["a."]
     assert find("app-1", 1) is find("app-1", 1)
 

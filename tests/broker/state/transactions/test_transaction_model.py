@@ -1,6 +1,6 @@
-"""A model of transactional ids under producers that come back, race, time out and crash with the
-broker: who is fenced stays fenced, a transaction ends one way on all its partitions, and what the
-log holds is what the shard knows.
+"""A model of transactional ids with producers that come back, race, time out and crash with the
+broker. A fenced producer stays fenced, a transaction ends in the same way on all its partitions,
+and the log agrees with the shard.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIMITS = TransactionSettings(max_timeout_ms=1000, id_expiration_ms=100_000)
 
 
 class Entry(NamedTuple):
-    """What lies in a partition: a write (commits None) or a marker."""
+    """The contents of a partition: a write (commits None) or a marker."""
 
     producer: Claim
     commits: bool | None

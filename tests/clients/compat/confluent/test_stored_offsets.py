@@ -93,7 +93,7 @@ def test_offsets_of_revoked_partitions_are_not_committed_again(commits: Commits)
 
 
 def test_a_commit_under_way_is_repeated_before_its_partition_is_revoked(commits: Commits) -> None:
-    """It may fail afterwards, when this member cannot commit the partition any more."""
+    """It may fail afterwards, when this member can no longer commit the partition."""
     offsets = stored(commits)
     offsets.commit_at_end({TopicPartition("t", 1).pair})
     assert len(commits.sent) == 1

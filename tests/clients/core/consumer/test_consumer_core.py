@@ -1,4 +1,6 @@
-"""The pure parts of the consumer: sessions, what waits for the user, resets, positions, plans."""
+"""The pure parts of the consumer: sessions, records that wait for the user, resets, positions,
+plans.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,7 @@ def test_a_session_makes_the_broker_fetch_exactly_what_is_wanted(
         assert session.session_id == 0
 
 
-# ---- what waits for the user ----
+# ---- records that wait for the user ----
 
 
 def fetched(row: AssignedPartition, *values: bytes, base: int, **more: Any) -> FetchedRecords:
@@ -184,7 +186,7 @@ def test_what_was_handed_out_meanwhile_is_not_handed_out_again() -> None:
     row = row_at(TP, 0)
     inbox.put(fetched(row, b"a", b"b", b"c", base=0))
     inbox.take(1)
-    row.discard_fetched()  # a fetch begins anew at 1, while the user's thread takes another
+    row.discard_fetched()  # a fetch starts again at 1, while the user's thread takes another
     again = fetched(row, b"b", b"c", base=1)
     row.seek(Position(2))
     row.version = again.version

@@ -1,4 +1,6 @@
-"""Commits and committed offsets as messages, and what answers mean; when to commit by itself."""
+"""Commits and committed offsets as messages, the meaning of answers, and when to commit
+automatically.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def search(position: Position, history: EpochHistory, log: list[int]) -> Diverge
     ("log", "offset"),
     [
         ([1] * 10 + [3] * 10, 20),  # as it was read
-        ([1] * 10 + [3] * 25, 20),  # and it went on
+        ([1] * 10 + [3] * 25, 20),  # and it continued
         ([1] * 10 + [3] * 4 + [4] * 30, 14),
         ([1] * 15 + [4] * 30, 10),  # the first leader had more of its epoch than the next one
         ([1] * 8, 8),
@@ -76,7 +76,7 @@ def test_a_commit_has_only_its_last_epoch_so_the_first_lost_offset_may_be_lower(
 
 
 def test_a_position_at_the_end_of_an_epoch_without_records_is_there() -> None:
-    """ListOffsets tells the leader's epoch although it has written nothing yet."""
+    """ListOffsets returns the leader's epoch although the leader has written nothing yet."""
     found = search(Position(8, 4), EpochHistory(), [1] * 8 + [5] * 3)
     assert not found.is_lost
 
@@ -131,7 +131,7 @@ def test_fetched_records_say_where_leader_epochs_begin() -> None:
         for base, count, epoch in [(4, 2, 1), (6, 3, 1), (12, 1, 3)]
     )
     records = FetchedRecords(TP, data, start_offset=5)
-    assert records.epoch_starts == [(1, 5), (3, 9)]  # from behind the last record of epoch 1
+    assert records.epoch_starts == [(1, 5), (3, 9)]  # from the record after the last one of epoch 1
 
 
 def test_a_history_forgets_what_lies_above_an_offset() -> None:

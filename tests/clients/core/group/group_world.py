@@ -106,7 +106,7 @@ class User:
         self.take(self.member.leave(self.world.now_ms))
 
     def hand_over(self) -> None:
-        """The user hears of its partitions, in the order that the shell tells it."""
+        """The user learns of its partitions, in the order in which the shell reports them."""
         change, self.handing_over = self.handing_over, None
         if change is None:
             return
@@ -208,7 +208,7 @@ class World:
         return user
 
     def grow(self, name: str, partitions: int) -> None:
-        """Make a topic, or more partitions; all users hear of it."""
+        """Create a topic or more partitions; all users learn of it."""
         self.driver.topic(name, partitions)
         for user in self.users:
             user.take(user.member.metadata_changed(self.topics(), self.now_ms))
@@ -244,8 +244,8 @@ class World:
                 assert other is user, f"{tp}: users {other.number} and {user.number}"
 
     def settle(self, chance: Random | None = None, most_ms: int = 300_000) -> None:
-        """Everybody does what it has to, in an order by chance, nothing is lost any more: the group
-        comes to rest, and every partition has one owner.
+        """All members act in random order and nothing is lost: the group becomes stable, and every
+        partition has one owner.
         """
         chance = chance or Random(0)
         until_ms = self.now_ms + most_ms

@@ -95,7 +95,7 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, frozenset[str]]]:
 def check_complete(
     counts: dict[str, int], members: dict[str, frozenset[str]], given: Given
 ) -> None:
-    """Everything that somebody subscribes to goes to one subscriber."""
+    """Every subscribed partition goes to one subscriber."""
     taken = Counter(tp for row in given.values() for tp in row)
     wanted = {
         TopicPartition(topic, index)

@@ -84,7 +84,7 @@ class TestEveryProtocol:
         user.subscribe("t")
         world.settle()
         had = user.held
-        world.driver.advance(SESSION_MS + 1)  # the coordinator heard nothing
+        world.driver.advance(SESSION_MS + 1)  # the coordinator did not get it
         world.settle()
         assert user.heard[-2:] == [("lost", had), ("assigned", had)]
 
@@ -247,7 +247,7 @@ TOPICS = (("t",), ("t",), ("t", "u"), ("u",))
 
 
 class History:
-    """Members come, go, poll or don't, and requests are lost, as a seed has it."""
+    """Members join, leave, poll or do not, and requests are lost, as the seed decides."""
 
     def __init__(self, seed: int, strategies: tuple[tuple[str, ...], ...]) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Acknowledgements in ranges: what is said of each offset is what was meant, and of no other."""
+"""Acknowledgements in ranges: each offset gets its own type, and no other offset does."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def answer(epoch: int, *partitions: int, code: int = 0) -> ShareGroupHeartbeatRe
 
 def test_it_joins_with_everything_and_later_says_nothing_twice() -> None:
     me = member()
-    assert me.next_ms() is None  # nobody polls
+    assert me.next_ms() is None  # no call to poll
     me.polled(0)
     assert me.next_ms() == 0
     first = me.heartbeat()
@@ -44,7 +44,7 @@ def test_it_joins_with_everything_and_later_says_nothing_twice() -> None:
     second = me.heartbeat()
     assert (second.member_epoch, second.rack_id, second.subscribed_topic_names) == (3, None, None)
     me.answered(answer(3), 110)
-    assert me.assigned == {(TOPIC, 0), (TOPIC, 1)}  # nothing new was said
+    assert me.assigned == {(TOPIC, 0), (TOPIC, 1)}  # nothing new to report
     me.subscribe(frozenset({"c"}))
     assert me.next_ms() == 0
     assert me.heartbeat().subscribed_topic_names == ["c"]

@@ -257,7 +257,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert persisted(twin.groups["g"]) == persisted(group)
 
     def teardown(self) -> None:
-        """When nobody does anything any more, everybody who waits is answered and the group falls
+        """When all members are idle, every waiting request is answered and the group becomes
         empty.
         """
         self.driver.advance(SESSION_MS + 3 * REBALANCE_MS + 10 * 300_000)

@@ -1,4 +1,6 @@
-"""Consumer groups (KIP-848): members come, go, and pass partitions on; stale ones are fenced."""
+"""Consumer groups (KIP-848): members join, leave, and pass partitions on; stale members are
+fenced.
+"""
 
 from __future__ import annotations
 

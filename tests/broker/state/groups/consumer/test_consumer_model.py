@@ -3,7 +3,7 @@ silent and leave, while topics change and the coordinator restarts.
 
 The driver checks after every step that assignment epoch <= member epoch <= target assignment epoch
 <= group epoch, and that a partition has one owner. Here commits are compared with a model that only
-watches who holds what from step to step (KAFKA-19779), and the group is seen to settle.
+tracks owners from step to step (KAFKA-19779), and the group must become stable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Client:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, with nothing, under another id."""
+        """Start again with nothing, under another id."""
         self.lives += 1
         self.member_id = f"{self.name}{self.lives}"
         self.epoch = 0
@@ -90,7 +90,7 @@ class Histories(RuleBasedStateMachine):
                         now[place] = before.get(place, member.epoch)
             if member.epoch in (STATIC_LEFT_EPOCH, 0):
                 held[member.member_id] = dict.fromkeys(now, 0)
-        # A static member that comes back holds what the one before held, as of epoch 0.
+        # A static member that comes back holds what the previous one held, as of epoch 0.
         for member in () if group is None else group.members.values():
             if member.member_id not in self.held and member.instance_id is not None:
                 for places in self.held.values():
@@ -131,7 +131,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS), lost=st.booleans())
     def enter(self, name: str, topics: tuple[str, ...], lost: bool) -> None:
-        """Join, or join anew."""
+        """Join, or join again."""
         client = self.clients[name]
         client.epoch = 0
         client.owned.clear()
@@ -160,7 +160,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=clients, for_a_while=st.booleans())
     def leave(self, name: str, for_a_while: bool) -> None:
-        """Leave; a static member may mean to come back."""
+        """Leave; a static member may intend to come back."""
         client = self.clients[name]
         if client.epoch:
             epoch = -2 if for_a_while and client.instance else -1
@@ -233,7 +233,7 @@ class Histories(RuleBasedStateMachine):
                 owners[place] = client.member_id
 
     def teardown(self) -> None:
-        """Left in peace, members settle, and share all that they subscribe to evenly."""
+        """Without disturbance, members become stable and share all subscribed partitions evenly."""
         if not hasattr(self, "driver") or self.group() is None:
             return
         for _ in range(8):
@@ -252,7 +252,9 @@ class Histories(RuleBasedStateMachine):
 
 
 class Migrations(RuleBasedStateMachine):
-    """One group of members of both protocols, who come and go: it changes its kind, and back."""
+    """One group of members of both protocols, which join and leave: it changes its type, and
+    back.
+    """
 
     @initialize()
     def start(self) -> None:

@@ -19,7 +19,7 @@ PARTITIONS = 300
 
 
 class Watched(dict[str, Member]):
-    """Members; counts how often somebody looks at all of them."""
+    """Members; counts how often all of them are read."""
 
     looks = 0
 

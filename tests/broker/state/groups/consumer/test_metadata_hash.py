@@ -1,4 +1,4 @@
-"""A group computes what it knows of its topics with one look at each topic."""
+"""A group computes the hash of its topics with one read of each topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITIONS = 1000
 
 
 class Counted(tuple[PartitionImage, ...]):
-    """Partitions that are counted as they are looked at."""
+    """Partitions that count how often they are read."""
 
     looked_at = 0
 

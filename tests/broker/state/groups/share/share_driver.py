@@ -1,5 +1,5 @@
-"""A GroupDriver that speaks the share group protocol, and a share coordinator that does what it is
-asked at once. It knows no rule of either.
+"""A GroupDriver for the share group protocol, and a share coordinator that executes requests at
+once. It does not check any rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.reference.group_driver import GroupDriver
 
 
 class ShareDriver(GroupDriver):
-    """Heartbeats of members of the group ``g``; the assignment interval is 0 unless said."""
+    """Heartbeats of members of the group ``g``; the default assignment interval is 0."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -40,7 +40,7 @@ class ShareDriver(GroupDriver):
         )
 
     def initialized(self, *, failed: frozenset[int] = frozenset()) -> None:
-        """The share coordinator has initialized what waits, but for the partitions ``failed``."""
+        """The share coordinator has initialized what waits, except the partitions ``failed``."""
         waiting = self.group.states.initializing
         done = {key: topic.partitions - failed for key, topic in waiting.items()}
         bad = {key: topic.partitions & failed for key, topic in waiting.items()}

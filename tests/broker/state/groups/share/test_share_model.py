@@ -2,8 +2,8 @@
 silent and leave, while topics grow and go, the share coordinator fails, administrators alter and
 delete offsets, and the group coordinator restarts.
 
-The driver checks the group's invariants after every step. Here what clients are assigned is
-compared with what was initialized, and the group is seen to settle.
+The driver checks the group's invariants after every step. Here the assignments of clients are
+compared with what was initialized, and the group must become stable.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Histories(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([100, 2000, SESSION_MS]))
     def wait(self, ms: int) -> None:
-        """Time passes; who is silent for too long is removed."""
+        """Time passes; members that are silent for too long are removed."""
         self.driver.advance(ms)
 
     @rule(topic=st.sampled_from(TOPICS))
     def grow(self, topic: str) -> None:
-        """A topic is made, or gets another partition."""
+        """A topic is created or gets another partition."""
         self.counts[topic] = self.counts.get(topic, 0) + 1
         self.driver.topic(topic, self.counts[topic])
 
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), fails=st.booleans())
     def delete_offsets(self, topic: str, fails: bool) -> None:
-        """An administrator deletes a topic's offsets, if nobody is there."""
+        """An administrator deletes a topic's offsets, if the group has no members."""
         rows = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
         self.driver.send(DeleteShareGroupOffsetsRequest(group_id="g", topics=rows))
         group = self.group()
@@ -134,7 +134,9 @@ class Histories(RuleBasedStateMachine):
         assert before == {name: getattr(after, name) for name in fields}
 
     def teardown(self) -> None:
-        """Everybody is heard, nothing fails: each partition is shared by members that want it."""
+        """All heartbeats arrive and nothing fails: each partition is shared by members that
+        subscribe to it.
+        """
         if not hasattr(self, "driver"):
             return
         for _ in range(6):

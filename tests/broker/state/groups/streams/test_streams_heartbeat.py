@@ -80,7 +80,7 @@ def test_the_first_assignment_waits_for_the_delay_and_for_all_who_join_in_it(
     driver.advance(DELAY_MS - 1)
     assert codes(two.join()) == [DELAYED]
     driver.advance(1)
-    # Kafka makes the group's soft state anew after the first heartbeat, so one more is needed.
+    # Kafka builds the group's soft state again after the first heartbeat, so one more is needed.
     one.beat()
     two.beat()
     assert len(one.active) == len(two.active) == 2
@@ -138,7 +138,7 @@ def test_who_does_not_give_up_its_tasks_in_time_is_removed(driver: GroupDriver) 
     two = StreamsClient(driver, "two", ONE)
     two.join()
     one.beat(tell=False)
-    for _ in range(4):  # it goes on with its heartbeats, for its rebalance timeout of 60 s
+    for _ in range(4):  # its heartbeats continue, for its rebalance timeout of 60 s
         driver.advance(15_000)
         one.beat(tell=False)
         two.beat()

@@ -187,7 +187,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
                     copies.add(place)
 
     def what_a_member_holds_is_its_own(self) -> None:
-        """Until it has said that it gave a task up, nobody else may be given it."""
+        """No other member may get a task before this one has reported that it revoked it."""
         for client in self.clients:
             member = self.group.members.get(client.member_id) if self.group else None
             if member is not None and client.epoch:
