@@ -76,7 +76,7 @@ def list_request(
     topic: str, timestamp: int = -1, partition: int = 0, row: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Message:  # fmt: skip
-    """ListOffsets of one partition; -1 asks for its end."""
+    """ListOffsets of one partition; -1 requests its end."""
     asked = {"partition_index": partition, "timestamp": timestamp, **(row or {})}
     topics = [{"name": topic, "partitions": [asked]}]
     return Ask.ListOffsets(**{"replica_id": -1, "topics": topics, **fields})

@@ -23,7 +23,8 @@ from typing import Any, Self
 from kstore import broker_process
 from tests.conformance import wire
 
-# Below the ports that the kernel gives to outgoing connections: a client's own end can't take one.
+# Below the ports that the kernel gives to outgoing connections: a client's own port cannot be the
+# same.
 _PORTS = range(12_000, 32_000)
 _LOCKS = Path("/tmp/kstore-test-ports")
 """The same folder for all test runs of a machine, whatever their TMPDIR and their user is."""
@@ -32,16 +33,16 @@ _held_ports: dict[int, int] = {}
 
 
 class BrokerDiedError(RuntimeError):
-    """A broker ended, or said nothing, before it was ready; the message holds its output."""
+    """A broker ended or stayed silent before it was ready; the message has its output."""
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on and that no other test run was given."""
+    """A TCP port on 127.0.0.1 on which no process listens and that no other test run was given."""
     return free_ports(1)
 
 
 def free_ports(count: int) -> int:
-    """The first of so many such ports in a row."""
+    """The first of this number of consecutive ports."""
     for _ in range(1000):
         first = random.choice(_PORTS)
         if all(_take(port) for port in range(first, first + count)):
@@ -69,7 +70,7 @@ def _take(port: int) -> bool:
     return True
 
 
-# Every process that runs; what a test leaves behind is ended when Python ends.
+# Every running process; those that a test leaves behind are ended when Python ends.
 _running: set[broker_process.BrokerProcess] = set()
 
 

@@ -1,4 +1,4 @@
-"""The brokers that conformance tests run against: one `kstore serve` and, where asked for, one real
+"""The brokers that conformance tests run against: one `kstore serve` and, if requested, one real
 Kafka, each started once per session. KSTORE_CONFORMANCE_AGAINST=kafka runs every test of an
 unmodified client against Kafka itself, which tests the tests.
 """
@@ -41,7 +41,7 @@ def of_kind(
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """Kafka's jars; without Java or Maven the test is skipped, except in CI, where it fails."""
+    """Kafka's jars. Without Java or Maven the test is skipped, except in CI, where it fails."""
     try:
         java_program()
         return fetch_jars()

@@ -33,7 +33,7 @@ def build(package: str, folder: Path) -> Path:
 
 
 def _missing_go() -> str:
-    """Why a program can't be built here; empty: it can."""
+    """Why a program cannot be built here; empty: it can."""
     if not shutil.which("go"):
         return "no `go` on the PATH"
     wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)

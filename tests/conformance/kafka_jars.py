@@ -49,7 +49,7 @@ def jar_folder() -> Path:
 
 
 def java_program() -> str:
-    """The path of `java`; raises KafkaUnavailableError where there is none."""
+    """The path of `java`; raises KafkaUnavailableError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", "java"))) if home else None
     found = found or shutil.which("java")
@@ -59,7 +59,7 @@ def java_program() -> str:
 
 
 def _has(folder: Path, *jars: str) -> bool:
-    # A folder is put in place by one rename, so the main jars stand for all.
+    # A folder is put in place with one rename, so the main jars show that all are there.
     return all((folder / f"{name}.jar").is_file() for name in jars)
 
 
@@ -113,8 +113,8 @@ def classpath() -> str:
 
 
 def streams_classpath() -> str:
-    """As `classpath`, with Kafka Streams: it has a folder of its own beside the other jars, unless
-    it is among them.
+    """As `classpath`, with Kafka Streams: in a separate folder beside the other jars, unless it is
+    among them.
     """
     folder = jar_folder()
     streams = f"kafka-streams-{KAFKA_VERSION}"
@@ -125,8 +125,8 @@ def streams_classpath() -> str:
 
 
 def connector_jars() -> list[Path]:
-    """Spark's own Kafka connector with what Spark itself lacks, for `spark.jars`; in a folder of
-    its own beside Kafka's.
+    """Spark's own Kafka connector with the jars that Spark lacks, for `spark.jars`; in a separate
+    folder beside Kafka's.
     """
     connector = f"spark-sql-kafka-0-10_2.13-{CONNECTOR_VERSION}"
     folder = jar_folder().with_name(f"spark-kafka-{CONNECTOR_VERSION}")
@@ -134,7 +134,7 @@ def connector_jars() -> list[Path]:
 
 
 def iceberg_jars() -> list[Path]:
-    """Iceberg's library and SQLite's driver, for `spark.jars`; in a folder of their own, too."""
+    """Iceberg's library and SQLite's driver, for `spark.jars`; also in a separate folder."""
     runtime = f"iceberg-spark-runtime-4.1_2.13-{ICEBERG_VERSION}"
     folder = jar_folder().with_name(f"iceberg-{ICEBERG_VERSION}")
     return sorted(fetch(ICEBERG_POM, folder, runtime).glob("*.jar"))

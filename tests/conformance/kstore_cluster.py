@@ -92,7 +92,7 @@ class KstoreCluster(BrokerProcesses):
         self.start(node_id)
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP: it stands still, and its connections stay open."""
+        """SIGSTOP: the process stops, and its connections stay open."""
         os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
         self._paused.add(node_id)
 
@@ -113,8 +113,8 @@ class KstoreCluster(BrokerProcesses):
             self.start(node_id)
 
     def was_killed(self, node_id: int) -> bool:
-        """Whether somebody else has ended the broker: others do if it stands still with the shared
-        store locked. Waits a moment for a process that is ending.
+        """Whether another process has ended the broker: others do if it is stopped while it holds
+        the lock of the shared store. Waits a moment for a process that is ending.
         """
         process = self.brokers[node_id].process
         if process is None:

@@ -1,4 +1,4 @@
-"""A real Chromium, where the machine has one. Playwright drives it."""
+"""A real Chromium, if the machine has one. Playwright controls it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.console.conftest import URL, Visitor
 
 @pytest.fixture
 def alice(secured: Broker, password_console: TestClient) -> Iterator[Visitor]:
-    """A user who may read one topic, `hers`, and no more; there is another, `others`."""
+    """A user who may read only one topic, `hers`; there is another, `others`."""
     sasl = {
         "bootstrap.servers": secured.address, "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-secret",

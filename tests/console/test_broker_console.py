@@ -51,7 +51,7 @@ def consoles(broker: Broker) -> list[int]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker whose console nobody has asked for."""
+    """A broker whose console was not opened yet."""
     with Broker(tmp_path_factory.mktemp("own")) as running:
         yield running
 

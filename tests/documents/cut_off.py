@@ -1,6 +1,6 @@
-"""A cluster of kstore brokers each of which can be cut off from what the others tell it, while
-clients reach it, and it reaches the others: it lives on in what it heard last. That is the lagging
-broker of KIP-232, and the leader that does not know that it was replaced of KIP-359.
+"""A cluster of kstore brokers. Each broker can be cut off from the requests of the others, while
+clients reach it and it reaches the others: it continues with its last metadata. That is the lagging
+broker of KIP-232, and the replaced leader of KIP-359.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class CutOffCluster(KstoreCluster):
         super().__init__(folder, 3, overrides=SETTINGS | dict(overrides or {}))
 
     def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> KstoreBroker:
-        """See KstoreCluster; the other brokers come in through a gate."""
+        """See KstoreCluster; the other brokers connect through a gate."""
         broker = super().add(node_id, overrides)
         inside = free_ports(2)
         outside = f"PLAINTEXT://{broker.bootstrap}"
@@ -112,7 +112,7 @@ class CutOffCluster(KstoreCluster):
         return broker
 
     def cut(self, node_id: int) -> None:
-        """From now on the broker hears nothing from the others."""
+        """From now on, requests of the other brokers do not reach the broker."""
         self._gates[node_id].shut()
 
     def heal(self, node_id: int) -> None:

@@ -17,7 +17,7 @@ FIELD = re.compile(r" *(?:(\d+) )?(\w+) +(\w.*)$")
 
 @dataclass
 class Layout:
-    """One field and what stands below it."""
+    """One field and its children."""
 
     name: str
     type: str = "struct"

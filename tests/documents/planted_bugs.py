@@ -1,6 +1,6 @@
-"""Planted bugs of what the five documents promise, where a test and not the simulation looks: each
-is a change of kstore's code that a test notices. tests/sim/mutations.py has those that the
-simulation finds; of KIP-391's retries it is "forgotten-givers".
+"""Planted bugs in what the five documents promise that a test finds, and not the simulation. Each
+is a change of kstore's code. tests/sim/mutations.py has those that the simulation finds; for
+retries with KIP-391, that is "forgotten-givers".
 """
 
 from __future__ import annotations

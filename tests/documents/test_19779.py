@@ -1,12 +1,10 @@
 """KAFKA-19779 in numbers: commits of members of a consumer group (KIP-848) while it rebalances,
-under the strict rule and under that of assignment epochs.
-
-Members commit what they own, all the time, plainly or in transactions of 20 ms; others come and go.
-Before a partition is given up, what was begun is finished, as applications do it: so every commit
-is rightful. And each member that lost a partition to another one tries to commit for it afterwards
-with the epoch in which it had it: such a zombie must never be taken.
-
-`pytest -s` shows the numbers; KSTORE_DOCUMENT_ROUNDS in the environment makes them larger.
+under the strict rule and under that of assignment epochs. Members commit what they own, all the
+time, plainly or in transactions of 20 ms; other members join and leave. Before a partition is
+revoked, open work is finished, as applications do, so every commit is valid. Each member that lost
+a partition to another one then tries to commit for it with the epoch in which it had it: such a
+zombie must never be accepted. `pytest -s` shows the numbers; the environment variable
+KSTORE_DOCUMENT_ROUNDS makes them larger.
 """
 
 from __future__ import annotations
@@ -137,7 +135,7 @@ async def visit(bootstrap: str, counts: Counter[str], owners: dict[Any, Any]) ->
 
 
 async def churn(bootstrap: str) -> Counter[str]:
-    """Two members stay, a third one comes and goes; what became of their commits."""
+    """Two members stay, a third one joins and leaves; returns the results of their commits."""
     counts: Counter[str] = Counter()
     owners: dict[Any, Any] = {}
     async with AIOAdminClient(bootstrap) as admin:

@@ -1,6 +1,6 @@
-"""KIP-232 on three real brokers, one of which is cut off from the controller: no client takes its
-old view of the cluster for a new one, and an offset of a deleted topic is never used in another
-topic of the same name. Each time, the failure comes back when kstore.kip232.enable is false.
+"""KIP-232 on three real brokers, one of which is cut off from the controller: no client accepts its
+outdated metadata, and an offset of a deleted topic is never used in another topic of the same name.
+Each failure reappears if kstore.kip232.enable is false.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_a_client_does_not_go_back_to_what_a_lagging_broker_knows(
     if enabled:
         assert counts == [3] * 6
     else:
-        assert 1 in counts  # two partitions are gone again
+        assert 1 in counts  # two partitions are deleted again
 
 
 @ON_AND_OFF
@@ -105,7 +105,7 @@ def delete(cluster: CutOffCluster, topic: str, asked: int) -> None:
 
 
 class Reader:
-    """A consumer of partition 0, begun at the earliest record where nothing else is said."""
+    """A consumer of partition 0 that begins at the earliest record by default."""
 
     def __init__(self, cluster: CutOffCluster, topic: str, enabled: bool, node_id: int) -> None:
         self.tp = TopicPartition(topic, 0)
@@ -123,7 +123,7 @@ class Reader:
         self.consumer.close()
 
     def read(self, count: int) -> list[bytes | None]:
-        """The values of the next records; AssertionError if they don't come."""
+        """The values of the next records; AssertionError if they do not arrive."""
         return [row.value for row in polled(self.consumer, count)]
 
 
@@ -165,7 +165,7 @@ def test_reading_does_not_go_on_in_another_topic_of_that_name(
 def test_a_late_commit_does_not_say_where_the_topics_successor_begins(
     cluster: CutOffCluster, enabled: bool
 ) -> None:
-    """Deleting a topic deletes its committed offsets; it is what comes later that stays."""
+    """Deleting a topic deletes its committed offsets; later commits would stay."""
     _, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)
     write(cluster, first, topic, *OLD)
@@ -229,8 +229,8 @@ def test_an_offset_that_was_kept_elsewhere_says_which_topic_it_belongs_to(
 def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
     cluster: CutOffCluster, enabled: bool
 ) -> None:
-    """The failure for which the document was written: the lagging broker believes that it leads,
-    its log is short, and a consumer that believes it is out of range and begins anew.
+    """The failure for which the document was written. The lagging broker believes that it leads,
+    and its log is short. A consumer that trusts it is out of range and starts again.
     """
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(lagging, first, second)
@@ -253,8 +253,9 @@ def test_a_start_from_a_committed_offset_waits_for_metadata_that_is_not_older(
 
 
 def test_a_broker_that_remembers_the_predecessor_is_no_dead_end(cluster: CutOffCluster) -> None:
-    """A client that begins at the lagging broker hears of the deleted topic. Each of its requests
-    that the others refuse for that has it ask another broker, not the lagging one for ever.
+    """A client that starts at the lagging broker learns of the deleted topic. If the others refuse
+    one of its requests for that reason, it asks another broker, instead of the lagging one for
+    ever.
     """
     lagging, first, second = cluster.victim()
     topic = cluster.new_topic(first, second)

@@ -1,11 +1,9 @@
-"""KIP-253 end to end: while a topic of a three-broker cluster grows 1 -> 2 -> 3 -> 8, no key is
-read out of order; with the extension off, on the same code, keys are.
-
-What makes it so: the producer says which number of partitions it knows, and records that were
-refused are partitioned anew; the `ordered` partitioner moves keys to new partitions only; a
-consumer reads a new partition once its group has read what was written before.
-
-KSTORE_DOCUMENT_RECORDS in the environment makes the running workload longer.
+"""KIP-253 from end to end: while a topic of a three-broker cluster grows 1 -> 2 -> 3 -> 8, no key
+is read out of order. Without the extension, on the same code, keys are. The parts: the producer
+states the number of partitions that it knows, and distributes refused records again; the `ordered`
+partitioner only moves keys to new partitions; a consumer reads a new partition after its group has
+read what was written before. The environment variable KSTORE_DOCUMENT_RECORDS makes the workload
+longer.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ HEARTBEAT_MS = 200
 
 
 class Keyed:
-    """Writes each key's numbers, one after the other."""
+    """Writes the numbers of each key in order."""
 
     def __init__(self, bootstrap: str, topic: str, *, extended: bool) -> None:
         self._producer = Producer(
@@ -156,7 +154,7 @@ def add_partitions(cluster: KstoreCluster, topic: str, count: int) -> None:
 
 
 def grow(cluster: KstoreCluster, topic: str, count: int) -> None:
-    """Until all brokers know of the partitions, and they are led."""
+    """Wait until all brokers know the partitions, and the partitions have leaders."""
     add_partitions(cluster, topic, count)
 
     def all_know() -> bool:

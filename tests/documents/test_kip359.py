@@ -1,6 +1,6 @@
-"""KIP-359 on three real brokers: a leader that was replaced and does not know it takes no records
-from a producer that knows better, and a producer that knows less learns it. The failures come back
-when kstore.kip359.enable is false.
+"""KIP-359 on three real brokers: a replaced leader that does not know it accepts no records from a
+producer that knows the new epoch, and a producer with an older epoch learns the new one. The
+failures reappear if kstore.kip359.enable is false.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def values(cluster: CutOffCluster, topic: str, node_id: int) -> list[tuple[bytes
 def test_a_leader_that_was_replaced_takes_nothing_from_a_producer_that_knows_it(
     cluster: CutOffCluster, answers: list[tuple[int, int]], enabled: bool
 ) -> None:
-    """Two elections, of which the leader, cut off, has heard nothing. With the extension the record
-    waits until there is a leader that knows of its epoch. Without it the old leader takes the
-    record under its old epoch and acknowledges it; it is lost with the next election.
+    """Two elections that the leader, which is cut off, does not know about. With the extension the
+    record waits until there is a leader that knows its epoch. Without it the old leader appends the
+    record in its old epoch and acknowledges it, and the next election loses it.
     """
     old, first, second = cluster.victim()
     topic = cluster.new_topic(old, first, second)

@@ -81,7 +81,7 @@ def create(broker: KstoreBroker, topic: str) -> None:
 
 
 def replicate(source: KstoreBroker, target: KstoreCluster, *more: str) -> subprocess.Popen[bytes]:
-    """`kstore replicate` as a process of its own."""
+    """`kstore replicate` as a separate process."""
     command = [
         sys.executable, "-m", "kstore", "replicate", "orders", "--from", source.bootstrap, "--to",
         target.bootstrap, "--sync-interval-ms", "200", *more,
@@ -97,7 +97,7 @@ def copied(target: KstoreCluster) -> int:
 
 
 def until_copied(target: KstoreCluster, goal: int) -> None:
-    """Wait until so much is there."""
+    """Wait until this much is there."""
     until(lambda: copied(target) >= goal, f"the copy goes on to {goal}")
 
 
@@ -150,8 +150,8 @@ def copy(rows: list[Seen], cluster: KstoreCluster, topic: str, *, given: bool) -
     with Producer(cluster.bootstrap) as producer:
         position = 0
         while left := [row for row in rows if row.offset >= position]:
-            # What comes behind a gap goes when this is known to be there: a refused batch leaves
-            # room that a later one would shut.
+            # A batch after a gap is sent when this one is known to be there: after a refused batch,
+            # a later one would leave no room for it.
             run = [row for place, row in enumerate(left) if row.offset == left[0].offset + place]
             sent = [
                 producer.send(
@@ -186,7 +186,7 @@ def test_a_copier_that_dies_before_it_notes_its_position(
         until(lambda: writer.written >= 120, "there is something to copy")
     wanted = everything(source.bootstrap, topic, PARTITIONS)[0]
     target.create_topic(topic)
-    # It wrote these, and died before it could note it: the next one begins anew.
+    # It wrote these and died before it recorded that: the next one starts again.
     copy(wanted[: len(wanted) // 2], target, topic, given=given)
     copy(wanted, target, topic, given=given)
     (found,) = everything(target.bootstrap, topic, 1)

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
 class Client(Dialogue):
-    """The Go program; `events` are what it said of the last command before its result."""
+    """The Go program; `events` is its output about the last command before the result."""
 
     def __init__(self, program: Path, bootstrap: str) -> None:
         super().__init__([str(program), bootstrap])
@@ -96,7 +96,9 @@ def test_a_producer_that_missed_elections_is_fenced_and_takes_the_leader_from_th
 def test_a_leader_that_does_not_know_its_own_epoch_takes_nothing(
     program: Path, cluster: CutOffCluster
 ) -> None:
-    """Two elections that the old leader, cut off, has not heard of; then another one leads."""
+    """Two elections that the old leader, which is cut off, does not know about; then another broker
+    leads.
+    """
     old, first, second = cluster.victim()
     topic = cluster.new_topic(old, first, second)
     with Client(program, cluster.brokers[first].bootstrap) as client:
@@ -208,9 +210,8 @@ def test_a_commit_of_an_older_leader_is_refused(program: Path, cluster: CutOffCl
 def test_metadata_of_a_broker_that_is_behind_is_not_used(
     program: Path, cluster: CutOffCluster
 ) -> None:
-    """The outdated broker names the topic that was deleted. A client that knows better asks
-    another broker; one that does not learns it from a topic id that nobody has, or from the group's
-    commit.
+    """The outdated broker returns the deleted topic. A client that knows better asks another
+    broker. One that does not learns it from an unknown topic id, or from the group's commit.
     """
     behind, leader, other = cluster.victim()
     topic, group = cluster.new_topic(leader, other), f"g{uuid4().hex}"

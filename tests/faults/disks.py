@@ -29,7 +29,7 @@ AT_THE_END = 'cat >/dev/null; fsfreeze -u "$0"; umount -l "$0"'
 
 
 class Disk(ABC):
-    """A folder whose disk can stand still."""
+    """A folder whose disk can hang."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Disk(ABC):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """The disk stands still inside of this ``with``."""
+        """The disk hangs inside this ``with``."""
         self.freeze()
         try:
             yield
@@ -57,14 +57,14 @@ class Disk(ABC):
 
 
 class FrozenDisk(Disk):
-    """An ext4 file system of its own, on a loop device."""
+    """A separate ext4 file system on a loop device."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._guard: subprocess.Popen[bytes] | None = None
 
     def mount(self, image: Path, size_mb: int = SIZE_MB) -> str | None:
-        """Make the file system in a file and mount it; why that can't be, if it can't."""
+        """Make the file system in a file and mount it; returns the reason if that fails."""
         if os.geteuid() != 0:
             return "only root can mount a disk"
         for tool in ("mkfs.ext4", "mount", "fsfreeze"):
@@ -112,7 +112,7 @@ class HangingDevice(Disk):
         self._upper = FrozenDisk(folder)
 
     def mount(self) -> str | None:
-        """Make the file system on the disk below; why that can't be, if it can't."""
+        """Make the file system on the disk below; returns the reason if that fails."""
         return self._upper.mount(self._below.folder / "image", DEVICE_MB)
 
     def freeze(self) -> None:
@@ -135,7 +135,7 @@ class FaultyDisk(Disk):
     """A folder below which the calls of processes with this ``environment`` block or fail."""
 
     def __init__(self, folder: Path, work: Path) -> None:
-        """``work``: where the library is compiled, and the file is that controls it."""
+        """``work``: the folder for the compiled library and the file that controls it."""
         super().__init__(folder)
         self._control = work / "disk-faults"
         library = work / "disk_faults.so"
@@ -167,7 +167,7 @@ class FaultyDisk(Disk):
     def _say(self, what: str) -> None:
         unfinished = self._control.with_suffix(".tmp")
         unfinished.write_text(what)
-        unfinished.replace(self._control)  # at once: a call may look at any time
+        unfinished.replace(self._control)  # at once: a call may check at any time
 
 
 Mounted = TypeVar("Mounted", FrozenDisk, HangingDevice)
@@ -210,5 +210,5 @@ def faulty_disk(tmp_path: Path) -> Iterator[FaultyDisk]:
 
 @pytest.fixture(params=["frozen_disk", "faulty_disk"])
 def disk(request: pytest.FixtureRequest) -> Disk:
-    """Either of the two: what can stand still."""
+    """One of the two disks that can hang."""
     return request.getfixturevalue(request.param)

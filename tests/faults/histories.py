@@ -31,8 +31,8 @@ Record = tuple[int, int, str]
 
 
 class NumberedProducer(Worker):
-    """Idempotent, acks=all: each partition gets "name-partition-0", "-1", ... in order, some per
-    moment, and ``after`` behind the number.
+    """Idempotent, acks=all: each partition gets "name-partition-0", "-1", ... in order, several at
+    a time, with ``after`` appended to the number.
     """
 
     PAUSE_S = 0.0
@@ -52,7 +52,7 @@ class NumberedProducer(Worker):
         self._topic, self._partitions, self._after = topic, partitions, after
 
     def delivered(self, error: Any, message: Any) -> None:
-        """Note what became of a record."""
+        """Note the result of a record."""
         raise NotImplementedError
 
     def work(self) -> None:
@@ -111,9 +111,9 @@ class Reader(Worker):
 
 
 class Copier(Worker):
-    """Consume, transform, produce in transactions: each input record is to be in the output once,
-    whatever fails; a failed transaction is aborted and begun anew from the committed offsets. Now
-    and then librdkafka waits for a coordinator whose broker has long been back: the limits are
+    """Consume, transform, produce in transactions: each input record must be in the output once,
+    whatever fails. A failed transaction is aborted and started again from the committed offsets.
+    Sometimes librdkafka waits for a coordinator whose broker has long been back: the limits are
     short, and another producer takes over.
     """
 
@@ -159,7 +159,9 @@ class Copier(Worker):
 
 
 class LeaderWatcher(Worker):
-    """Asks every broker again and again who leads, and notes the leaders of each leader epoch."""
+    """Asks every broker repeatedly which broker leads, and records the leaders of each leader
+    epoch.
+    """
 
     def __init__(self, ask: Callable[[int], Iterable[tuple[int, int, int]]], nodes: list[int]):
         """``ask(node)`` gives (partition, leader epoch, leader) as that broker knows them."""
@@ -176,7 +178,7 @@ class LeaderWatcher(Worker):
                 try:
                     rows = list(self._ask(node))
                 except (KafkaError, OSError):
-                    # Another life of the broker may begin with what it hears first.
+                    # A restarted broker may start with the first metadata that it gets.
                     newest = {key: epoch for key, epoch in newest.items() if key[0] != node}
                     continue
                 for partition, epoch, leader in rows:

@@ -50,7 +50,7 @@ class Network:
         _ip("-n", self._namespace(source), "route", "del", "blackhole", self.address(target))
 
     def isolate(self, host: int) -> None:
-        """Pull a host's cable: nobody can reach it, not even the test."""
+        """Pull a host's cable: it cannot be reached, not even by the test."""
         _ip("link", "set", self._cable(host), "down")
 
     def rejoin(self, host: int) -> None:

@@ -1,6 +1,5 @@
-"""A running cluster takes up KIP-232 and KIP-253 as the documents ask: brokers with new code that
-speak the older inter.broker.protocol.version are restarted one by one with the newer one, under
-load.
+"""A running cluster upgrades to KIP-232 and KIP-253 as the documents require: brokers with new code
+and the older inter.broker.protocol.version are restarted one by one with the newer one, under load.
 """
 
 from __future__ import annotations

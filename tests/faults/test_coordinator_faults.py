@@ -47,15 +47,15 @@ def coordinator(cluster: KstoreCluster, *, not_: int = -1) -> int:
 def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
     cluster: KstoreCluster,
 ) -> None:
-    """One of its partitions is led by a broker that stands still, so that it stays decided on; its
-    coordinator is killed then.
+    """A stopped broker leads one of its partitions, so the transaction stays decided but
+    unfinished; then its coordinator is killed.
     """
     producer = KafkaProducer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": NAME, "linger.ms": 0}
     )
     producer.init_transactions(60)
     first = coordinator(cluster)
-    # Not the controller: it is to take who stands still out of the ISR.
+    # Not the controller: it must remove the stopped broker from the ISR.
     still = min(BROKERS - {first, cluster.wait_for_controller()})
     (other,) = BROKERS - {first, still}
     cluster.create_topic("data", replicas={0: [still, other], 1: [other, still]})
@@ -90,7 +90,7 @@ def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
 def test_batches_behind_one_that_is_to_come_again_do_not_end_the_transaction(
     tmp_path: Path,
 ) -> None:
-    """Its coordinator stands still until the first batch is refused, and answers for the others."""
+    """Its coordinator is stopped until the first batch is refused, and answers for the others."""
     alone = {
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
@@ -145,7 +145,7 @@ class Reader:
         self._found: dict[int, list[str]] = {}
 
     def read(self, partition: int) -> list[str]:
-        """What has been found so far, after another look."""
+        """The results so far, after another check."""
         if partition not in self._found:
             self._found[partition] = []
             self._consumer.assign([TopicPartition("data", partition, 0)])

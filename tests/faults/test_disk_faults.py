@@ -44,7 +44,7 @@ def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
                     file.write(bytes(1 << 16))
             except OSError:
                 pass
-            # To the last byte: what was reserved ahead is used up by the records that come.
+            # To the last byte: later records use the space that was reserved.
             full = len(producer.acknowledged)
 
         def goes_on_without() -> bool:

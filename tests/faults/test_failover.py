@@ -1,5 +1,5 @@
-"""kill -9 of leaders, and of the controller with them, as clients see it: no client is told that
-there is no leader during an election, with any coordination store. A real ZooKeeper would keep a
+"""kill -9 of leaders, and of the controller with them, as clients see it: during an election no
+client gets an answer without a leader, with any coordination store. A real ZooKeeper would keep a
 dead broker's session for two minutes here, longer than the test waits.
 """
 

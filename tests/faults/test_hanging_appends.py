@@ -1,8 +1,8 @@
-"""A real broker with two log dirs. One stands still, fails or is lost with the broker while
-appends to it are queued: they are done once and in order, or fail together, and those to the other
-log dir are acknowledged meanwhile. And one with a single log dir, whose disk hangs while its page
-cache still takes writes: a probe notices it before the loop is held (conftest.py fails a test on a
-hold of a second).
+"""A real broker with two log dirs. One hangs, fails or is lost with the broker while appends to it
+are queued. They are done once and in order, or fail together, and appends to the other log dir are
+acknowledged meanwhile. Also a broker with a single log dir, whose disk hangs while its page cache
+still accepts writes: a probe notices that before the loop is blocked (conftest.py fails a test if
+the loop is blocked for a second).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_a_broker_that_is_killed_with_appends_queued_keeps_what_it_acknowledged(
 
 
 def broker_with_one_dir(disk: Disk, folder: Path) -> KstoreBroker:
-    """A broker whose only log dir lies on the disk."""
+    """A broker whose only log dir is on the disk."""
     store = {"kstore.coordination.dir": str(folder / "coordination")}
     return broker_of(disk, folder, disk.folder / "logs", **store)
 

@@ -1,4 +1,6 @@
-"""The checker itself: it accepts what one register can answer, and finds what it can't."""
+"""The checker itself: it accepts the possible answers of one register, and finds impossible
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Real brokers whose log dir fails: its own partitions are offline, all others are served; others
-lead them in a cluster; a start with a log dir that can't be read is one with the others. And a log
-dir that stands still: what needs it waits, all else is answered, the log names what hangs.
+"""Real brokers with a failed log dir: its partitions are offline, all others are served, and other
+brokers of a cluster lead them. A start with an unreadable log dir is a start with the others. If a
+log dir hangs, requests that need it wait, all others are answered, and the log names it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def broker_of(disk: Disk, folder: Path, *dirs: Path, **settings: str) -> KstoreB
 
 
 def broker_on(disk: Disk, folder: Path) -> KstoreBroker:
-    """Its first log dir is healthy; the other one lies on the disk."""
+    """Its first log dir is healthy; the other one is on the disk."""
     settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
     return broker_of(disk, folder, folder / "healthy", disk.folder / "logs", **settings)
 
@@ -55,7 +55,7 @@ def broker(tmp_path: Path, faulty_disk: FaultyDisk) -> Iterator[KstoreBroker]:
 
 
 def lies_on(disk: Disk, topic: str) -> list[int]:
-    """The partitions of a topic that lie on the disk."""
+    """The partitions of a topic that are on the disk."""
     found = (disk.folder / "logs").glob(f"{topic}-*")
     return sorted(int(path.name.rpartition("-")[2]) for path in found)
 
@@ -70,7 +70,7 @@ def send(broker: KstoreBroker, topic: str, partition: int, value: bytes = b"valu
 
 
 def leaders(admin: AdminClient, topic: str) -> list[int | None]:
-    """Who leads each partition."""
+    """The leader of each partition."""
     [described] = admin.describe_topics([topic])
     return [each.leader for each in described.partitions]
 
@@ -244,7 +244,7 @@ def test_others_lead_what_lies_in_a_failed_log_dir(tmp_path: Path, faulty_disk: 
 
 
 def asked(broker: KstoreBroker, ask: Callable[[AdminClient], object]) -> Callable[[], object]:
-    """What an admin client of its own asks, for a thread."""
+    """The request of a separate admin client, for a thread."""
 
     def run() -> object:
         with AdminClient(broker.bootstrap, default_api_timeout_ms=120_000) as admin:
@@ -270,7 +270,7 @@ class Neighbour:
         self.sent = self.read = 0
 
     def join(self) -> None:
-        """Be a member of the group, whose offsets lie in the healthy log dir."""
+        """Be a member of the group, whose offsets are in the healthy log dir."""
         self.consumer.subscribe([self.place.topic])
         until(lambda: (self.consumer.poll(200), self.consumer.assignment())[1], "it has joined")
 
@@ -329,7 +329,7 @@ def test_a_log_dir_that_hangs_holds_back_no_other(tmp_path: Path, disk: Disk) ->
 def test_writes_of_a_lone_brokers_store_that_hang_hold_only_who_asked_for_them(
     tmp_path: Path, faulty_disk: FaultyDisk
 ) -> None:
-    dirs = faulty_disk.folder / "logs", tmp_path / "healthy"  # the store lies in the first
+    dirs = faulty_disk.folder / "logs", tmp_path / "healthy"  # the store is in the first log dir
     with broker_of(faulty_disk, tmp_path, *dirs) as broker, ThreadPoolExecutor(4) as threads:
         with AdminClient(broker.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 2), NewTopic("gone", 1)])

@@ -1,5 +1,5 @@
-"""Topics are made, grown and deleted while brokers are killed, stopped and stand still, the
-controller most of all: what was answered holds, and in the end all brokers say the same.
+"""Topics are created, grown and deleted while brokers, above all the controller, are killed,
+stopped and suspended. Acknowledged changes are kept, and at the end all brokers agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPLICAS = 2
 
 
 class Administrator(threading.Thread):
-    """Makes, grows and deletes topics of its own; it knows what was answered, and what was not."""
+    """Creates, grows and deletes its own topics; it knows which changes were acknowledged."""
 
     def __init__(self, name: str, bootstrap: str, seed: int) -> None:
         super().__init__(daemon=True)

@@ -38,7 +38,7 @@ class HostedBroker(KstoreBroker):
 
 
 class HostedCluster(KstoreCluster):
-    """A cluster whose brokers have hosts of their own; they share the folder."""
+    """A cluster whose brokers have separate hosts; they share the folder."""
 
     def __init__(self, folder: Path, network: Network, overrides: Mapping[str, str]) -> None:
         self._network = network

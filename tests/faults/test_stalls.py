@@ -1,5 +1,6 @@
-"""A leader that a signal has stopped, on a machine where sessions last for minutes and a stopped
-process is seen sooner: another leads soon, nothing acknowledged is lost, and it comes back.
+"""A signal stops a leader, on a machine where sessions last for minutes and a stopped process is
+noticed earlier: another broker soon leads, no acknowledged record is lost, and the leader comes
+back.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def test_a_stopped_leader_is_replaced_long_before_its_session_would_end(tmp_path
             )
             cluster.resume(stopped)
             if cluster.was_killed(stopped):  # it was stopped with the store locked
-                cluster.kill(stopped)  # which notes its end
+                cluster.kill(stopped)  # the cluster's record of its end
                 cluster.start(stopped)
             until(lambda: cluster.all_in_sync("orders"), "it is back in sync", 120)
         traffic.check()

@@ -87,7 +87,7 @@ def write_as_bob(address: str, topic: str) -> Any:
 
 
 def refused_topic(cluster: KstoreCluster, node_id: int) -> KafkaError:
-    """Why a topic can't be made now."""
+    """Why a topic cannot be created now."""
     from kstore.clients import NewTopic
 
     with cluster.admin(node_id, 5000) as admin, pytest.raises(KafkaError) as refused:

@@ -1,5 +1,5 @@
 """Three real brokers on a real ZooKeeper ensemble that loses its leader, and then all its servers
-for longer than a session lasts: what clients were told stays true.
+for longer than a session: acknowledged operations stay done.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_an_ensemble_loses_its_leader_and_then_everybody(tmp_path: Path):
         lost = ensemble.leader()
         lost.kill()
         ensemble.leader()
-        cluster.kill(3)  # noticed by the end of its session, on what is left of the ensemble
+        cluster.kill(3)  # noticed at the end of its session, by the rest of the ensemble
         until(lambda: cluster.broker_ids(1) == {1, 2}, "the end of a killed broker is noticed")
         cluster.start(3)
         until(

@@ -1,4 +1,4 @@
-"""How tests open logs, look into them, and change their files without the logs' knowledge."""
+"""How tests open logs, read their contents, and change their files without the logs' knowledge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kstore.log import Log, LogDir, open_log_dir
 
 
 class ManualClock:
-    """Time that stands still unless it is moved."""
+    """Time that only advances when the test moves it."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.ms = now_ms
@@ -27,7 +27,7 @@ class ManualClock:
 
 
 def replicated_dir(path: Path, fs: Any = None, **settings: Any) -> LogDir:
-    """A log dir whose logs are replicas: their high watermark comes from others."""
+    """A log dir whose logs are replicas: the test sets their high watermark."""
     found = open_log_dir(path, env=SystemEnv(fs=fs), **settings)
     found.replicated = True
     return found
@@ -49,7 +49,7 @@ def numbers(start: int, end: int) -> list[bytes]:
 
 
 def fill_segments(log: Log, which: range, *, in_epoch: int = 0) -> None:
-    """Numbered one-record batches, ten in each segment; so many in each leader epoch."""
+    """Numbered one-record batches, ten in each segment; this many in each leader epoch."""
     for number in which:
         if number and number % 10 == 0:
             log.roll()
@@ -64,7 +64,7 @@ def remove_index(folder: Path) -> None:
 
 
 def abandon(log_dir: LogDir) -> None:
-    """Let go of logs whose machine lost its power: nothing of them may reach the disk any more."""
+    """Drop logs whose machine lost its power: none of their data may reach the disk any more."""
     for log in log_dir.open_logs():
         log.core.close()
     log_dir.maintenance.stop()

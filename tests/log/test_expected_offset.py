@@ -1,4 +1,4 @@
-"""Appends on the condition that the log ends where the caller believes: of several, one wins."""
+"""Appends on the condition that the log ends where the caller expects: of several, one succeeds."""
 
 from __future__ import annotations
 

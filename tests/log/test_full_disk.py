@@ -1,5 +1,5 @@
-"""A disk that is full when logs are made: a sentence in place of a bare OSError, nothing half made,
-and the next try works.
+"""A disk that is full when logs are created: a clear message instead of a bare OSError, nothing
+half created, and the next attempt works.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS = ("mkdir", "write_file", "create")
 
 
 class FullDisk(HookedFiles):
-    """Full from the given call on, for what is made of a topic."""
+    """Full from the given call on, for the files of a topic."""
 
     def __init__(self, call: str, after: int, topic: str) -> None:
         self.call, self.left, self.topic = call, after, topic

@@ -1,5 +1,5 @@
-"""Queues and cursors, when their log has lost records at its end, or was copied: nothing that is
-appended afterwards is skipped.
+"""Queues and cursors when their log has lost records at its end, or was copied: no later record is
+skipped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def _work(log: Log) -> None:
 
 @pytest.fixture
 def lost(tmp_path: Path) -> Path:
-    """A log dir whose log has lost its last 5 records, behind which a queue and a cursor are."""
+    """A log dir whose log has lost its last 5 records; a queue and a cursor have positions after
+    its end.
+    """
     path, ahead = tmp_path / "data", tmp_path / "ahead"
     with kstore.open_log(path) as log:
         _work(log)

@@ -39,7 +39,7 @@ class Saving(Maintenance):
 
 
 class FakeLog:
-    """A log that is open; asked for that, it lets another thread note a log."""
+    """An open log; on request, it lets another thread note a log."""
 
     path = "log-0"
 

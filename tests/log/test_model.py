@@ -40,7 +40,7 @@ def kept(record: Any) -> ModelRecord:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """One log, whatever can be done to it, and what it has to look like."""
+    """One log, all its operations, and its expected state."""
 
     topic_configs: ClassVar[dict[str, Any]] = {}
 
@@ -189,11 +189,13 @@ class LogMachine(RuleBasedStateMachine):
         self.forget_epochs_without_records()
 
     def forget_epochs_without_records(self) -> None:
-        """Epochs of no batch may be forgotten, or (after a crash) remembered where the log ends."""
+        """Epochs without a batch may be forgotten, or (after a crash) remembered at the end of the
+        log.
+        """
         known = self.log.core.epochs.as_list()
         begun = dict(self.model.epochs)
         for epoch, start in known:
-            # Where the first batches of an epoch were cleaned away, it seems to begin later.
+            # If the first batches of an epoch were cleaned away, it seems to begin later.
             assert start >= self.model.end or begun[epoch] <= start
             first = next((b for b in self.model.batches if b.epoch == epoch and b.records), None)
             assert first is None or start <= max(first.base_offset, self.model.start)

@@ -1,6 +1,5 @@
-"""A log as a replica uses it: the high watermark comes from others and survives a restart without
-ever standing above what was committed; cuts and new beginnings leave it as if it had never been
-longer.
+"""A log as a replica uses it: others set the high watermark, which survives a restart and is never
+above what was committed. After truncation, the log is as if it had never been longer.
 """
 
 from __future__ import annotations

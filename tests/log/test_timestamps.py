@@ -1,5 +1,5 @@
-"""The look-up of an offset by time in large compressed batches: through a window, or handed to a
-thread, with what a look at all records finds.
+"""The lookup of an offset by time in large compressed batches, through a window or in a thread,
+finds the same as reading all records.
 """
 
 from __future__ import annotations

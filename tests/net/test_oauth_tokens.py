@@ -42,7 +42,7 @@ def settings(**more: Any) -> dict[str, Any]:
 
 
 def made(seconds: float = 3600, **claims: Any) -> str:
-    """A token; nobody checks its signature here."""
+    """A token; its signature is not checked here."""
     return jwt.encode({"exp": time.time() + seconds, "sub": "me"} | claims, "k" * 32, "HS256")
 
 
@@ -295,7 +295,7 @@ def tokens_of(login: Login, times: int) -> None:
 
 @pytest.mark.parametrize(("seconds", "fetches"), [(3600.0, 1), (0.0, 3)])
 def test_a_token_serves_until_it_is_time_for_another(seconds: float, fetches: int) -> None:
-    """Those who ask together share one; an end that nobody tells is taken to be near."""
+    """Concurrent requests share one token; if its end is unknown, it is assumed to be near."""
     calls: list[None] = []
 
     def give() -> Token:
@@ -331,7 +331,7 @@ def test_a_token_that_holds_still_serves_where_no_other_can_be_had() -> None:
     [(10_000, 8000, 8500), (1000, 700, 700), (100, 80, 85), (2, 1.6, 1.7)],
 )
 def test_the_time_for_another_is_kafkas(life_s: float, earliest_s: float, latest_s: float) -> None:
-    """80 to 85 % of its life, 300 s before its end where it lives long enough for that."""
+    """80 to 85 % of its lifetime, or 300 s before its end if it lives long enough."""
     login = Login(settings(oauth_cb=lambda: "x"))
     wait_s = login._refresh_time(time.time() + life_s) - time.time()
     assert earliest_s - 0.5 <= wait_s <= latest_s + 0.5

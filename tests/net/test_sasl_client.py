@@ -165,7 +165,7 @@ def test_nothing_shows_a_secret() -> None:
 
 
 def exchange(answers: list[Message], mechanism: str = "PLAIN") -> tuple[int, list[Message]]:
-    """What comes of these answers, and what was asked."""
+    """The result of these answers, and the requests."""
     asked: list[Message] = []
 
     async def ask(request: Message, version: int) -> Message:

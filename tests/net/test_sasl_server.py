@@ -117,7 +117,7 @@ def test_scram_with_the_scramp_library(mechanism: str) -> None:
     [
         (b"n,,", b"n,,", True),
         (b"n,a=a=2Cb=3Dc \xc3\xa4,", b"n,a=a=2Cb=3Dc \xc3\xa4,", True),
-        (b"n,,", b"y,,", False),  # what was said first had another flag: somebody changed it
+        (b"n,,", b"y,,", False),  # the first message had another flag: it was changed in transit
         (b"n,,", b"p=tls-unique,,data", False),
         (b"n,,", b"n,a=x,", False),
         (b"n,a=a=2Cb=3Dc \xc3\xa4,", b"n,,", False),

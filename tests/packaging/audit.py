@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether something can and has to be done about it."""
+        """Whether something can and must be done about it."""
         return self.at_run_time and bool(self.fixed_in)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def needed_by(package: str, extras: Iterable[str] = ()) -> set[str]:
 
 
 def findings(report: dict[str, Any], at_run_time: set[str]) -> Iterator[Finding]:
-    """What pip-audit's report tells."""
+    """The findings in pip-audit's report."""
     for row in report.get("dependencies", ()):
         for each in row.get("vulns", ()):
             yield Finding(
@@ -83,7 +83,7 @@ def findings(report: dict[str, Any], at_run_time: set[str]) -> Iterator[Finding]
 
 
 def audit(report: dict[str, Any] | None, at_run_time: set[str]) -> tuple[int, list[str]]:
-    """The exit code, and what to tell; no report: the service did not answer."""
+    """The exit code and the message; without a report, the service did not answer."""
     rows = [] if report is None else report.get("dependencies", [])
     rows = [row for row in rows if "editable" not in row.get("skip_reason", "")]
     looked_at = [row for row in rows if "skip_reason" not in row]
@@ -112,7 +112,7 @@ def _report() -> dict[str, Any] | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Audit, tell and return the exit code."""
+    """Audit, print the result and return the exit code."""
     if list(arguments) == ["--offline"]:
         print("NOT AUDITED: nobody was asked (--offline); nothing is known of dependencies")
         return 0

@@ -11,7 +11,7 @@ import kstore
 
 
 def main() -> None:
-    """Append, read again, and have the command line look at it."""
+    """Append, read, and read with the command line."""
     with tempfile.TemporaryDirectory() as folder:
         with kstore.open_log(Path(folder) / "log") as log:
             log.append_many([(b"key", b"%d" % n) for n in range(1000)])

@@ -133,7 +133,7 @@ def versions(text: str | None) -> tuple[int, int]:
 
 
 def within(text: str | None, bounds: tuple[int, int]) -> tuple[int, int]:
-    """The part of a range that lies within bounds; an empty one in one form."""
+    """The part of a range within bounds; an empty range in one form."""
     low, high = versions(text)
     low, high = max(low, bounds[0]), min(high, bounds[1])
     return (low, high) if low <= high else schema.NO_VERSION

@@ -1,4 +1,6 @@
-"""Rules for an authorizer as tests have them: a list, where the broker has them by pattern."""
+"""Rules for an authorizer in the form of the tests: a list, where the broker groups them by
+pattern.
+"""
 
 from __future__ import annotations
 

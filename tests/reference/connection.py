@@ -1,7 +1,6 @@
-"""A Kafka connection without I/O, in both roles: bytes in, events out, bytes to send.
-
-It frames, counts correlation ids and keeps answers in order. It opens no socket, reads no clock and
-knows nothing of what an API means, but for ApiVersions, whose versions must be agreed by itself.
+"""A Kafka connection without I/O, in both roles: bytes in, events out, bytes to send. It frames,
+counts correlation ids and keeps answers in order. It opens no socket, reads no clock and knows no
+API except ApiVersions, whose versions it must agree on itself.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class RequestReceived:
 
     @property
     def version(self) -> int:
-        """The API version in which the request came and the answer has to go."""
+        """The API version of the request, which the answer must have."""
         return self.header.request_api_version
 
 
@@ -55,7 +54,9 @@ class _Expected:
 
 
 class ClientConnection:
-    """The side that asks. Any number of requests may be under way; answers come in their order."""
+    """The requesting side. Any number of requests may be in flight; answers arrive in their
+    order.
+    """
 
     def __init__(self, client_id: str | None, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._client_id = client_id
@@ -66,7 +67,7 @@ class ClientConnection:
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers have not come yet."""
+        """Requests whose answers have not arrived yet."""
         return len(self._expected)
 
     def send(self, request: Message, version: int, *, answered: bool = True) -> int:
@@ -121,9 +122,8 @@ class ServerConnection:
         self._outgoing: list[bytes] = []
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[RequestReceived]:
-        """The requests completed by these bytes. After a ProtocolError the connection is lost.
-
-        An ApiVersions request of an unknown version is answered here, as it can't be decoded.
+        """The requests completed by these bytes. After a ProtocolError the connection is lost. An
+        ApiVersions request of an unknown version is answered here, because it cannot be decoded.
         """
         events: list[RequestReceived] = []
         for frame in self._splitter.feed(data):
@@ -141,7 +141,7 @@ class ServerConnection:
         return events
 
     def respond(self, request: RequestReceived, response: Message | None) -> None:
-        """Answer a request; None where the API has no answer (Produce with acks 0)."""
+        """Answer a request; None if the API has no answer (Produce with acks 0)."""
         correlation_id = request.header.correlation_id
         frame = b""
         if response is not None:

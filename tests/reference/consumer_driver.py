@@ -1,4 +1,4 @@
-"""A GroupDriver that speaks the consumer protocol. It knows no rule of it."""
+"""A GroupDriver for the consumer protocol. It does not check any rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Owned = dict[UUID, list[int]]
 
 
 class ConsumerDriver(GroupDriver):
-    """Heartbeats of members of the group ``g``; the assignment interval is 0 unless said."""
+    """Heartbeats of members of the group ``g``; the default assignment interval is 0."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

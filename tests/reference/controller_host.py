@@ -60,7 +60,7 @@ class Node:
         self.max_partition_epoch = -1
 
     def start(self, *, lacks: str = "") -> None:
-        """Register, in a life of its own; as a version that lacks a feature."""
+        """Register as a new process; as a version that lacks a feature."""
         self.session = self.cluster.store.new_session()
         end = Endpoint("PLAINTEXT", "node", FIRST_PORT + self.node_id)
         image = BrokerImage(self.node_id, (end,), self.rack)
@@ -193,7 +193,7 @@ class Node:
     async def propose(
         self, topic: str, index: int, isr: list[int], *, recovering: bool = False
     ) -> Any:
-        """As the leader, ask for an ISR, with what this broker knows of the partition."""
+        """As the leader, propose an ISR, with what this broker knows about the partition."""
         known = self.hosted[topic, index]
         nodes = self.cluster.nodes
         epochs = [{"broker_id": each, "broker_epoch": nodes[each].epoch} for each in isr]
@@ -288,7 +288,9 @@ class Cluster:
         return self.controller
 
     async def settle(self) -> None:
-        """Wait until the controller knows who is there, and they all that it knows."""
+        """Wait until the controller knows the brokers, and the brokers know everything that it
+        knows.
+        """
         alive = {node.node_id for node in self.nodes.values() if node.session is not None}
         epochs = {node: self.nodes[node].epoch for node in alive}
 

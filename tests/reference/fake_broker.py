@@ -1,7 +1,5 @@
-"""A broker for client tests: real sockets, answers written by the test, nothing stored.
-
-It answers ApiVersions, Metadata and InitProducerId by itself; what a test does not script is an
-error in the test.
+"""A broker for client tests: real sockets, answers written by the test, nothing stored. It answers
+ApiVersions, Metadata and InitProducerId itself; a request without a script is an error in the test.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ Handler = Callable[[Any], Any]
 
 class FakeBroker:
     """One broker with one topic "t"; `handlers` maps a request class to a function of the request.
-
-    `requests` lists what came, in order, beside ApiVersions and Metadata.
+    `requests` lists the requests in order, without ApiVersions and Metadata.
     """
 
     def __init__(self, *, partitions: int = 1, versions: dict[int, tuple[int, int]] | None = None):

@@ -182,7 +182,7 @@ class FaultyFileSystem(SystemFileSystem):
         return target
 
     def _name_is_lost(self, directory: str, name: str, torn: str) -> bool:
-        """A new file is sure to be there only when its directory was synced after it was made."""
+        """A new file is durable only after its directory was synced."""
         if torn == "all" or name in self.names.get(os.path.realpath(directory), ()):
             return False
         return torn == "none" or self.random.random() < 0.5

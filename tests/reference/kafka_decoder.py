@@ -1,5 +1,5 @@
-"""A slow decoder of Kafka's messages by Kafka's own JSON schemas. It takes nothing from kstore, and
-refuses what a schema does not have: unknown tagged fields, and bytes behind the end.
+"""A slow decoder of Kafka's messages from Kafka's own JSON schemas. It uses nothing of kstore, and
+refuses what a schema does not have: unknown tagged fields, and bytes after the end.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Operation(NamedTuple):
 
 
 def is_linearizable(history: Sequence[Operation], initial: int) -> bool:
-    """Whether one register that begins with `initial` can have given these answers. Reads that
-    have no answer are to be left out.
+    """Whether one register that begins with `initial` can have given these answers. Leave out reads
+    without an answer.
     """
     operations = sorted(history)
     operations.sort(key=lambda op: op.called)
@@ -42,7 +42,7 @@ def is_linearizable(history: Sequence[Operation], initial: int) -> bool:
         left = must - done
         if not left:
             return True
-        # What was called after the first of those left had returned can't come before it.
+        # A call that began after the first of the remaining ones returned cannot come before it.
         bound = min(operations[i].returned for i in left)
         for i, op in enumerate(operations):
             if op.called > bound:

@@ -1,8 +1,6 @@
-"""What a log is, in the slowest and plainest way: a list of batches. The real one is compared with
-it.
-
-It knows segments only as far as they can be seen from outside: deletion by retention and the
-cleaner work on whole segments, so the test tells it which batches lie in which.
+"""What a log is, in the slowest and simplest way: a list of batches. The real log is compared with
+it. It knows segments only as far as they are visible from outside: retention and compaction work on
+whole segments, so the test says which batches are in which segment.
 """
 
 from __future__ import annotations
@@ -58,10 +56,9 @@ class LogModel:
         return base
 
     def truncate(self, offset: int, end: int) -> None:
-        """Drop every batch that reaches ``offset`` or lies behind it; the log ends at ``end`` then.
-
-        ``end`` lies between the last batch that is left and ``offset``: a batch cut in two goes
-        wholly.
+        """Drop every batch that reaches ``offset`` or is after it; then the log ends at ``end``.
+        ``end`` is between the last remaining batch and ``offset``: a batch that is cut in two is
+        dropped completely.
         """
         if offset >= self.end:
             assert end == self.end
@@ -74,7 +71,7 @@ class LogModel:
         self.epochs = [(epoch, start) for epoch, start in self.epochs if start < end]
 
     def delete_before(self, offset: int) -> None:
-        """Raise the start; whether batches are still in a segment can't be seen."""
+        """Raise the start; whether batches are still in a segment is not visible."""
         self.start = max(self.start, min(offset, self.end))
         self.batches = [batch for batch in self.batches if batch.last_offset >= self.start]
         begun = [(epoch, begin) for epoch, begin in self.epochs if begin <= self.start]

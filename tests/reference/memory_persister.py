@@ -17,7 +17,7 @@ from kstore.errors import KafkaError, error_for
 
 
 class MemoryPersister(Persister):
-    """The rules are those of the share coordinator; topics and time are not looked at."""
+    """The rules are those of the share coordinator; topics and time are ignored."""
 
     def __init__(self, updates_per_snapshot: int = 500) -> None:
         self.shard = ShareShard(updates_per_snapshot)

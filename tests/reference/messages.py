@@ -48,7 +48,7 @@ def versions_of(cls: type[Message]) -> range:
 
 
 def exists(versions: str, version: int) -> bool:
-    """Whether a version lies in a declaration's range."""
+    """Whether a version is in a declaration's range."""
     low, high = schema.parse_versions(versions)
     return low <= version <= high
 

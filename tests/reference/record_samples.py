@@ -22,7 +22,7 @@ codecs = st.integers(0, 4)
 
 
 def exactly(data: bytes) -> array[int]:
-    """``data`` in memory that ends where it ends (bytes objects have a zero behind them)."""
+    """``data`` in memory without a byte after its end (bytes objects have a zero there)."""
     return array("B", list(data))
 
 

@@ -20,6 +20,6 @@ class Changes:
             self._changed.notify_all()
 
     def wait_for(self, event: WatchEvent) -> None:
-        """Return once the event has come."""
+        """Return when the event has arrived."""
         with self._changed:
             assert self._changed.wait_for(lambda: event in self.seen, 60), self.seen

@@ -1,1 +1,1 @@
-"""A cluster under load and churn for hours: does it grow, and does it log what nobody expects?"""
+"""A cluster under load and churn for hours: does it grow, and does it log unexpected lines?"""

@@ -1,4 +1,4 @@
-"""python -m tests.soak: run a cluster for hours and tell whether it grew or said odd things."""
+"""python -m tests.soak: run a cluster for hours, and report growth and unexpected log lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The clients of a soak. Unlike those of tests/faults they remember no record, only the last
-number per producer and partition: a run of hours must not grow by itself.
+"""The clients of a soak. Unlike those of tests/faults they store no records, only the last number
+for each producer and partition, because a run of hours must not grow.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Rounds(Worker):
 
 
 class Expander(_Rounds):
-    """A topic grows, partition by partition, then is deleted and made anew."""
+    """A topic grows, partition by partition, then is deleted and created again."""
 
     TOPIC, MOST = "growing", 8
 

@@ -81,8 +81,8 @@ AFTER_A_STALL = (
 
 
 def unexplained(lines: Iterable[str], known: Iterable[Explanation] = EXPLAINED) -> Counter[str]:
-    """The lines without an explanation, digits left out, and how often each came. A traceback, or
-    whatever else has no time in front, belongs to the line before it.
+    """The lines without an explanation, without digits, and how often each appeared. A traceback,
+    or any other line without a time, belongs to the line before it.
     """
     patterns = re.compile("|".join(f"(?:{each.pattern})" for each in known))
     found: Counter[str] = Counter()

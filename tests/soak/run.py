@@ -1,6 +1,6 @@
 """A soak: three real brokers, steady producers and a reader, churn of clients and topics, and one
-fault after the other. Broker 1, the witness, is never disturbed: what it holds at the end is
-compared with what it held before. Every line that any broker logs has to be explained.
+fault after the other. Broker 1, the witness, is never disturbed: its resources at the end are
+compared with those before. Every line that any broker logs must be explained.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def soak(
     churn_pause_s: float = 2.0,
     expand_every_s: float = 30.0,
 ) -> Report:
-    """Run for so long; ``tell`` is given a line of progress now and then."""
+    """Run for this time; ``tell`` gets a line of progress now and then."""
     report = Report(seconds)
     with KstoreCluster(folder, overrides=SETTINGS) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, 3, ORDERS)
@@ -88,7 +88,7 @@ def soak(
             target=_sample, args=(cluster, report, sampling, seconds), daemon=True
         )
         sampler.start()
-        # Or a broker is away when the topic of a transaction's coordinator is made.
+        # Or a broker is down when the topic of a transaction's coordinator is created.
         until(lambda: churn.done >= len(churn.kinds), "each kind of churn was done once", 120)
         try:
             _disturb(cluster, report, random.Random(seed), seconds, fault_every_s, tell)

@@ -65,7 +65,9 @@ class SinkReport:
 def sink_soak(
     folder: Path, seconds: float, seed: int, tell: Callable[[str], None], *, kill_every_s: float
 ) -> SinkReport:
-    """Run for so long, then until the query has copied all; ``tell`` is given lines of progress."""
+    """Run for this time, then until the query has copied everything; ``tell`` gets lines of
+    progress.
+    """
     with (
         KstoreCluster(folder / "brokers", overrides=THREE_REPLICAS) as brokers,
         SparkCluster(folder / "spark", workers=2, memory="512m") as spark,
@@ -203,7 +205,7 @@ class _Soak:
             return True
         if kind == "driver":
             if self.micro_batches() <= self._seen_by_last:
-                return False  # this one has not come as far as to write
+                return False  # this one has not written yet
             self._seen_by_last = self.micro_batches()
             killed = self._application.kill(DRIVER)
             if killed:

@@ -1,4 +1,4 @@
-"""pytest's plugin, by runs of pytest of their own."""
+"""The pytest plugin, in separate pytest runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def note(**fields):
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project of its own, with the plugin alone, however kstore is installed."""
+    """A separate project with only the plugin, however kstore is installed."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "")
     return pytester

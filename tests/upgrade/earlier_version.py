@@ -1,6 +1,6 @@
-"""`kstore serve` as 0.1.0 is towards other brokers: its registration tells of no features, and what
-`/cluster/id` and `/controller_epoch` say is an id and a number to it, and nothing else. Run as a
-script, with the arguments of `kstore`.
+"""`kstore serve` as 0.1.0 appears to other brokers: its registration has no features, and it reads
+`/cluster/id` and `/controller_epoch` as an id and a number only. Run it as a script, with the
+arguments of `kstore`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`kstore serve` as a later release may be: it tells clients and brokers of one version more of
-each API than this release knows. Run as a script, with the arguments of `kstore`.
+"""`kstore serve` as a later release could be: it announces one more version of each API to clients
+and brokers than this release knows. Run it as a script, with the arguments of `kstore`.
 """
 
 from __future__ import annotations

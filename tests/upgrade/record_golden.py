@@ -1,8 +1,7 @@
-"""Makes the golden data of a release: ``python -m tests.upgrade.record_golden 0.2.0``, once,
-by the release's own code. It writes golden/<version>.tar.xz, a data folder of a broker that is
-alone and an embedded log dir; and golden/<version>.json, requests and answers in bytes.
-
-What a release has written is never recorded anew: later versions have to read it as it is.
+"""Makes the golden data of a release: ``python -m tests.upgrade.record_golden 0.2.0``, once, with
+the code of that release. It writes golden/<version>.tar.xz, a data folder of a single broker and an
+embedded log dir; and golden/<version>.json, requests and answers in bytes. The data of a release is
+never recorded again: later versions have to read it as it is.
 """
 
 from __future__ import annotations

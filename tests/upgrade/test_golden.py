@@ -1,4 +1,4 @@
-"""What released versions have written and said: this version opens it, answers it, and refuses what
+"""What released versions have written and sent: this version opens it, answers it, and refuses what
 is newer than itself.
 """
 

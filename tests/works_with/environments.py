@@ -18,7 +18,7 @@ CACHE = Path.home() / ".cache" / "kstore" / "works-with"
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """The interpreter of the environment with these requirements; it is made first if need be."""
+    """The interpreter of the environment with these requirements, which is created if necessary."""
     folder = CACHE / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
     python, complete = folder / "bin" / "python", folder / "requirements"
     wanted = "\n".join(requirements)

@@ -1,5 +1,5 @@
-"""Debezium's embedded engine: a database's changes become records, and the engine keeps its offsets
-and the history of the schema in topics. It is killed with -9 and goes on from these.
+"""Debezium's embedded engine: changes of a database become records, and the engine stores its
+offsets and the history of the schema in topics. It is killed with -9 and continues from these.
 """
 
 from __future__ import annotations

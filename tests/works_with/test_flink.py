@@ -1,5 +1,5 @@
 """Flink's connector for Kafka, under PyFlink: a job that writes exactly once is killed with -9 in
-the middle of a transaction, and goes on from its last checkpoint.
+the middle of a transaction, and continues from its last checkpoint.
 """
 
 from __future__ import annotations

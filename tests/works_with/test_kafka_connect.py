@@ -1,5 +1,5 @@
-"""Kafka Connect in distributed mode: a file goes into a topic, exactly once, and out into another
-file; the worker is killed with -9 in the middle and goes on from what it kept in its topics.
+"""Kafka Connect in distributed mode: a file is copied into a topic, exactly once, and into another
+file. The worker is killed with -9 in the middle and continues from its topics.
 """
 
 from __future__ import annotations

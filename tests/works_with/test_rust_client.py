@@ -38,7 +38,7 @@ def program() -> Path:
 
 
 def test_rdkafka(tmp_path: Path) -> None:
-    """Headers, lz4, a group whose second member goes on where the first one stopped, and a
+    """Headers, lz4, a group whose second member continues where the first one stopped, and a
     transaction that commits the group's offsets after one that is aborted.
     """
     built, name = program(), f"rust-{uuid4().hex[:8]}"

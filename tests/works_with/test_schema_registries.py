@@ -36,7 +36,7 @@ _names = itertools.count(1)
 
 
 class Registry:
-    """A registry's process; `url` is where it has Confluent's interface."""
+    """A registry's process; `url` has Confluent's interface."""
 
     def __init__(self, log: Path, bootstrap: str) -> None:
         self.port = free_port()
@@ -48,7 +48,7 @@ class Registry:
             )
 
     def launch(self, bootstrap: str) -> tuple[list[str], Mapping[str, str], str, str]:
-        """Command, environment, address, and the path that tells whether it takes schemas."""
+        """Command, environment, address, and the path that shows whether it accepts schemas."""
         raise NotImplementedError
 
     def takes_schemas(self, answer: Any) -> bool:
@@ -162,7 +162,7 @@ def client(registry: Registry) -> Any:
 
 
 def column(registry: Registry, kind: str, subject: str, raw: bytes) -> Any:
-    """What `kstore pipeline table --columns` has of a value."""
+    """What `kstore pipeline table --columns` returns for a value."""
     schemas = ValueFormat(subject_schemas(registry.url, subject, kind))
     values = replace(schemas, type=schemas.schema_type())
     found, bad = values.decode(pa.array([raw]))

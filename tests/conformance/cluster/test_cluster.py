@@ -132,7 +132,7 @@ def test_any_broker_makes_grows_and_deletes_topics(whole: KstoreCluster, topic: 
 def set_config(
     cluster: KstoreCluster, node_id: int, kind: Any, of: str, name: str, value: str
 ) -> None:
-    """By hand: librdkafka asks a broker of its own choice, and can't set what is all brokers'."""
+    """Sent by hand: librdkafka chooses the broker itself, and cannot set cluster-wide defaults."""
     with Wire(cluster.brokers[node_id]) as line:
         answer = line.configure(kind.value, of, **{name: value})
     assert answer.error_code == 0, answer

@@ -55,7 +55,7 @@ class Story:
         self._cluster = cluster
 
     def write(self, rounds: int) -> list[Any]:
-        """A number for each key, so many times."""
+        """A number for each key, this many times."""
         sent = []
         for number in range(self.written, self.written + rounds):
             sent += [self._producer.send(self.topic, b"%d" % number, key) for key in KEYS]
@@ -78,7 +78,9 @@ class Story:
 
 
 def read_in_order(reader: Any, seen: dict[bytes, int], rounds: int) -> list[int]:
-    """Let the consumer read all rounds; where each record was. Each key's numbers come in order."""
+    """Let the consumer read all rounds; returns where each record was. The numbers of each key
+    arrive in order.
+    """
     parts: list[int] = []
 
     def enough() -> bool:

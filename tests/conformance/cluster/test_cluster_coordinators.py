@@ -104,8 +104,8 @@ def test_committed_offsets_outlive_their_coordinator(cluster: KstoreCluster) -> 
 
 
 def test_writing_adds_the_partition_at_a_coordinator_elsewhere(cluster: KstoreCluster) -> None:
-    """KIP-890, transaction.version 2: a producer names its transaction only as it writes; requests
-    that come behind the first wait with it.
+    """KIP-890, transaction.version 2: a producer names its transaction only when it writes;
+    requests after the first one wait with it.
     """
     peers = {
         node: Peer(f"broker {node}", broker.host, broker.port)

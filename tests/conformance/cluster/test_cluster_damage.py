@@ -81,7 +81,7 @@ def damage(cluster: KstoreCluster, node_id: int, topic: str, at: int) -> None:
 
 
 def read_all(cluster: KstoreCluster, node_id: int, topic: str) -> list[int]:
-    """The offsets that a broker gives to a consumer, over what it can't read."""
+    """The offsets that a broker returns to a consumer, skipping what it cannot read."""
     client = TopicClient(cluster.brokers[node_id])
     found: list[int] = []
     offset = 0
@@ -95,7 +95,7 @@ def read_all(cluster: KstoreCluster, node_id: int, topic: str) -> list[int]:
             try:
                 offsets = [record.offset for record in decode(part.records)]
             except InvalidBatchError:
-                continue  # asked for again, the broker looks at checksums
+                continue  # at the second request, the broker checks checksums
             if not offsets:
                 break
             found += offsets
@@ -150,7 +150,7 @@ def test_damage_is_written_again_from_another_replica(
         return contents(cluster, topic)[2] == whole
 
     until(healed, "the files are as before", timeout_s=30, pause_s=0.3)
-    # A follower hears of the high watermark a little later.
+    # A follower learns the high watermark a little later.
     until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
     written = "which were damaged, were copied again, from broker"
 
@@ -179,11 +179,11 @@ def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_from_the_thir
         file.unlink()
     cluster.start(2)
     until(lambda: cluster.leader(topic, node_id=2) == 2, "it leads")
-    cluster.start(1, 3)  # nobody reads but 3, which asks for what it could not append
+    cluster.start(1, 3)  # only broker 3 reads: it fetches what it could not append
     cluster.wait_for_isr(topic, (1, 2, 3))
     until(lambda: set(contents(cluster, topic).values()) == {whole}, "all have all again")
     assert metric(cluster, 2, "kstore_log_damaged_parts_total") >= 3
-    # A follower hears of the high watermark a little later.
+    # A follower learns the high watermark a little later.
     until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
 
 
@@ -204,7 +204,7 @@ def test_what_is_lost_from_sealed_segments_is_fetched_again(
         until(lambda: cluster.leader(topic, node_id=2) == 2, "it leads")
         cluster.start(1, 3)
     until(lambda: contents(cluster, topic)[2] == whole, "the files are as before", timeout_s=30)
-    # A follower hears of the high watermark a little later.
+    # A follower learns the high watermark a little later.
     until(lambda: read_all(cluster, 2, topic) == EVERY, "a consumer of it gets all")
     told = (cluster.folder / "broker2" / "kstore.err").read_text().splitlines()
     again = [row for row in told if f"{topic}-0: offsets" in row and "copied again, from" in row]
@@ -216,7 +216,7 @@ Cut = Callable[[list[Path]], None]
 
 
 def cut_active(files: list[Path]) -> None:
-    """Cut the active segment behind its second batch."""
+    """Cut the active segment after its second batch."""
     end = [view.position for view in batches(files[-1].read_bytes())][2]
     with files[-1].open("r+b") as file:
         file.truncate(end)

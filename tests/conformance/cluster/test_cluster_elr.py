@@ -1,6 +1,6 @@
-"""Eligible leader replicas (KIP-966) on real brokers that are stopped and killed: each step shows
-what a Kafka 4.3.1 of the same brokers showed (topics on brokers 2 to 4, broker 1 is the
-controller, min.insync.replicas=2), as DescribeTopicPartitions tells it.
+"""Eligible leader replicas (KIP-966) on real brokers that are stopped and killed.
+DescribeTopicPartitions shows after each step what it shows in Kafka 4.3.1 with the same brokers
+(topics on brokers 2 to 4, broker 1 is the controller, min.insync.replicas=2).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_killed_brokers_are_eligible_until_they_come_back(brokers: Brokers) -> N
     brokers.expect(three=leaderless)
     cluster.start(3)  # from an unclean shutdown
     brokers.expect(three=Row(-1, (), elr=(2,), last=(2,)), two=Row(-1, (), elr=(2,), last=(2,)))
-    cluster.start(2)  # nobody is eligible any more, and it led last
+    cluster.start(2)  # no replica is eligible any more, and it led last
     brokers.expect(three=Row(2, (2, 3, 4)), two=Row(2, (2, 3)), one=Row(2, (2,)))
 
 

@@ -1,5 +1,6 @@
-"""Partition epochs and ordered expansion (KIP-232, KIP-253) on three brokers: all tell the same,
-producers with the old count are refused, and an expansion survives its controller.
+"""Partition epochs and ordered expansion (KIP-232, KIP-253) on three brokers: all brokers return
+the same, producers with the old count are refused, and an expansion survives the end of its
+controller.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def leader_client(cluster: KstoreCluster, name: str, index: int = 0) -> TopicCli
 
 
 def shown(cluster: KstoreCluster, name: str, count: int) -> list[int]:
-    """The partition epochs, once all brokers tell the same of so many partitions with a leader."""
+    """The partition epochs, when all brokers return the same for this number of partitions with a
+    leader.
+    """
     clients = [client_of(cluster, node) for node in ALL if cluster.runs(node)]
     found: list[tuple[list[int], int]] = []
 
@@ -135,7 +138,7 @@ def test_who_knows_the_old_number_is_refused_by_every_leader(cluster: KstoreClus
 
 
 def test_the_old_number_is_refused_before_there_are_new_partitions(cluster: KstoreCluster) -> None:
-    """The controller waits for a broker that stands still; the others have heard already."""
+    """The controller waits for a broker that is stopped; the others already know."""
     controller = cluster.wait_for_controller()
     client_of(cluster, controller).create("before", 3, 3)
     shown(cluster, "before", 3)
@@ -252,7 +255,7 @@ def coordinator_of(cluster: KstoreCluster, group: str) -> TopicClient:
 
 
 def test_an_expansion_is_gone_on_from_wherever_its_controller_ended(tmp_path: Path) -> None:
-    """Each topic is left in the store as one of the steps leaves it; all brokers start anew."""
+    """Each topic is left in the store as one of the steps leaves it; all brokers are restarted."""
     with KstoreCluster(tmp_path, overrides=SETTINGS) as cluster:
         cluster.wait_for_controller()
         for name in ("assigned", "half", "bumped"):
@@ -328,7 +331,7 @@ def test_an_expansion_survives_kill_9_of_its_controller(tmp_path: Path) -> None:
 def kill_while_it_grows(
     cluster: KstoreCluster, name: str, has_come: Callable[[str], object]
 ) -> None:
-    """Kill the controller at that moment, or a little later; another one goes on."""
+    """Kill the controller at that moment or a little later; another one continues."""
     controller = cluster.wait_for_controller()
     client_of(cluster, controller).create(name, 3, 3)
     shown(cluster, name, 3)

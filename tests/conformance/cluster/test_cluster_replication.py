@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 TIMEOUT_S = 60
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
-    "kstore.coordination.session.timeout.ms": "60000",  # who stands still stays in the cluster
+    "kstore.coordination.session.timeout.ms": "60000",  # a stopped process stays in the cluster
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "offsets.topic.num.partitions": "1",
 }

@@ -28,7 +28,7 @@ class Synchronous:
     consumer: Any
 
     def commit(self) -> None:
-        """Commit what was seen."""
+        """Commit the positions."""
         self.consumer.commit()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class KafkaPython(Synchronous):
 
 
 class AioKafka:
-    """A member by aiokafka, on a loop of its own."""
+    """A member with aiokafka, on a separate loop."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.seen: list[bytes] = []
@@ -123,7 +123,7 @@ class AioKafka:
         return {partition.partition for partition in self.consumer.assignment()}
 
     def commit(self) -> None:
-        """Commit what was seen."""
+        """Commit the positions."""
         self.loop.run_until_complete(self.consumer.commit())
 
     def close(self) -> None:

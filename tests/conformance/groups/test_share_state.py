@@ -106,8 +106,8 @@ def answers(broker: BrokerProcess, topic: str, seed: int) -> tuple[UUID, list[di
 
 
 def records(log_dir: Path, topic_id: UUID) -> dict[tuple[str, int], list[tuple[bytes, bytes]]]:
-    """The records of each share-partition of a topic: key and value, without what is of the moment.
-    They lie where they belong, and are encoded as we would.
+    """The records of each share-partition of a topic: key and value, without volatile values. They
+    must be in the right partition and encoded as we do.
     """
     found: dict[tuple[str, int], list[tuple[bytes, bytes]]] = {}
     for index in range(STATE_PARTITIONS):

@@ -205,7 +205,7 @@ def test_java_clients_push_their_metrics(tmp_path, topic):
 
 
 def _metrics(url: str) -> str:
-    """What the broker tells of itself and of its clients."""
+    """What the broker returns about itself and its clients."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
         text: str = answer.read().decode()
     return text

@@ -1,5 +1,5 @@
-"""Kafka's own consumer, unmodified, through a contraction (KIP-253): the records of each key come
-in order, in both group protocols, and who begins later reads what has retired first.
+"""Kafka's own consumer, unmodified, during a contraction (KIP-253): the records of each key arrive
+in order, in both group protocols, and a later consumer reads the retired partitions first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConsoleConsumer(Listened):
         self.rows.append((int(partition.removeprefix("Partition:")), key, int(number)))
 
     def wait_for(self, count: int) -> None:
-        """Until so many records were read."""
+        """Wait until this number of records was read."""
 
         def enough() -> bool:
             assert self.process.poll() is None, "it has ended"

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka
 
 SOURCE = Path(__file__).with_name("ShareConsumers.java")
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-# Short locks are allowed; members hear of their partitions soon.
+# Short locks are allowed; members learn their partitions soon.
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.min.heartbeat.interval.ms": "300",
@@ -107,7 +107,7 @@ class Console(Listened):
         super().__init__(tool_command(CONSOLE, args), self.lines.append)
 
     def wait(self, count: int) -> None:
-        """Until so many lines are there."""
+        """Wait until there are this many lines."""
         until(lambda: len(self.lines) >= count, f"{count} lines", 90)
 
 

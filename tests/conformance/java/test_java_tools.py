@@ -61,7 +61,7 @@ def test_the_console_producer_and_consumer_agree(peer, topic, codec):
 
 
 def test_console_consumers_that_run_at_once_each_read_all_of_their_records(peer, topic):
-    """Both wait when the records come: in one JVM, a count that they share would end them early."""
+    """Both wait when the records arrive: in one JVM, a shared count would end them early."""
     topics = [f"{topic}-{name}" for name in "ab"]
     client = PYTHON_CLIENTS["confluent-kafka"](peer.bootstrap)
     with ThreadPoolExecutor(2) as pool, AdminClient(peer.bootstrap) as admin:

@@ -35,14 +35,14 @@ def events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def produce(peer, topic: str, count: int, *more: str) -> list[dict[str, Any]]:
-    """What kafka-verifiable-producer said of `count` records."""
+    """The output of kafka-verifiable-producer for `count` records."""
     args = ["--topic", topic, "--max-messages", str(count), *more]
     done = ask_tool(peer, "org.apache.kafka.tools.VerifiableProducer", *args)
     return list(events(done.stdout))
 
 
 class Consumer(Listened):
-    """A verifiable consumer in a process; its events as they come."""
+    """A verifiable consumer in a process; its events in order."""
 
     def __init__(self, peer, topic: str, *more: str) -> None:
         args = ["--bootstrap-server", peer.bootstrap, "--topic", topic]

@@ -1,6 +1,6 @@
 """A Kafka Streams application with a repartition topic and a store, two instances, in both group
-protocols: one instance and then the broker are killed with -9 while it works, and come again. Every
-word seen is counted once and only once, record by record. Kafka's tool sees the streams group.
+protocols. One instance and then the broker are killed with -9 while it works, and are restarted.
+Every word is counted exactly once, record by record. Kafka's tool shows the streams group.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Counts:
         self.total = 0
 
     def read_until(self, total: int, apps: list[WordCounts]) -> None:
-        """Read until there are so many records."""
+        """Read until there are this many records."""
         end = time.monotonic() + DEADLINE_S
         while self.total < total:
             self.total += self._step()

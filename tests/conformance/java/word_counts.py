@@ -22,7 +22,7 @@ WORDS_PER_LINE = 3
 
 
 def lines_of(first: int, end: int) -> list[str]:
-    """The lines with these numbers; each word comes again and again, unevenly."""
+    """The lines with these numbers; words repeat unevenly."""
     return [
         " ".join(f"w{(n * 7 + i * i * 13 + n * i) % WORDS}" for i in range(WORDS_PER_LINE))
         for n in range(first, end)
@@ -30,7 +30,7 @@ def lines_of(first: int, end: int) -> list[str]:
 
 
 def right_counts(lines: list[str]) -> dict[str, list[int]]:
-    """What has to come out for each word, in this order: 1, 2, 3 ... as often as it is there."""
+    """The expected counts for each word, in this order: 1, 2, 3 ... up to its number."""
     seen = Counter(word for line in lines for word in line.split(" "))
     return {word: list(range(1, count + 1)) for word, count in seen.items()}
 
@@ -74,7 +74,7 @@ class WordCounts:
             )
 
     def output(self) -> str:
-        """What it said, over all its starts."""
+        """Its output over all its starts."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def wait_running(self, deadline_s: float = 90) -> None:

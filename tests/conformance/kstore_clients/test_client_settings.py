@@ -13,7 +13,7 @@ from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
 from tests.conformance.kafka_jars import classpath, java_program
 
 SOURCE = Path(__file__).parents[1] / "java" / "ClientConfigs.java"
-# Where a default is another one on purpose; client_configs.py says why.
+# Defaults that differ on purpose; client_configs.py has the reasons.
 OTHER_DEFAULTS = {
     "batch.size", "bootstrap.servers", "group.protocol", "partition.assignment.strategy",
     "receive.buffer.bytes", "send.buffer.bytes", "share.acquire.mode",

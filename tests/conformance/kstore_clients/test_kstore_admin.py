@@ -343,7 +343,8 @@ def test_transactions(servers: str, admin: AdminClient, topic: str) -> None:
     assert (state.producer_id, state.txn_start_offset) == (listed[0].producer_id, 0)
     assert admin.find_hanging_transactions([tp], now_ms=LATER_MS) == []
 
-    # The coordinator still believes that it is open, so this takes it away behind its back.
+    # The coordinator still believes that it is open: this removes it without the coordinator's
+    # knowledge.
     spec = AbortSpec(tp, state.producer_id, state.producer_epoch, max(state.coordinator_epoch, 0))
     admin.abort_transaction(spec)
     (state,) = admin.describe_producers([tp])[tp]

@@ -373,7 +373,7 @@ def test_a_send_that_finds_no_room_waits_no_longer_than_max_block_ms(
     with Producer(
         own_broker.bootstrap, buffer_memory=40_000, batch_size=10_000, max_block_ms=300
     ) as producer:
-        # On a busy machine metadata may come later than in max.block.ms.
+        # On a busy machine, metadata may take longer than max.block.ms.
         until(lambda: producer.send(topic, b"x").result() >= 0, "the topic")
         own_broker.kill()
         with pytest.raises(RequestTimedOutError, match=r"buffer\.memory"):

@@ -52,8 +52,8 @@ class How(NamedTuple):
 
 
 class Client:
-    """What a driver does. Each client has `create_topic` through its own admin interface, and what
-    stands behind `send` and `read`.
+    """The operations of a driver. Each client has `create_topic` with its own admin interface, and
+    its own `send` and `read`.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Client:
         return self._read(topic, count, None, range(partitions))
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Read]:
-        """Joins a group, reads `count` records from where it stands, commits and leaves."""
+        """Joins a group, reads `count` records from its position, commits and leaves."""
         return self._read(topic, count, group, ())
 
     def reader_keywords(self, group: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""kafkajs, unmodified: JavaScript's client speaks older versions of the protocol than others."""
+"""kafkajs, unmodified: this JavaScript client uses older versions of the protocol than others."""
 
 from __future__ import annotations
 

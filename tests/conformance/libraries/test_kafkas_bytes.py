@@ -81,7 +81,7 @@ class Relay:
                 await writer.drain()
 
     def check(self) -> Counter[str]:
-        """Decode everything that came; how many answers of each kind there were."""
+        """Decode everything that arrived; returns the number of answers of each type."""
         schemas = kafka_schemas()
         found: Counter[str] = Counter()
         for key, version, body in list(self.answers):

@@ -1,4 +1,4 @@
-"""librdkafka's share consumer (confluent-kafka 2.16), unmodified: it acknowledges by itself and
+"""librdkafka's share consumer (confluent-kafka 2.16), unmodified: it acknowledges automatically and
 record by record, and the next member gets the records of a member that has left.
 """
 
@@ -20,7 +20,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def group(peer, topic) -> str:
-    """A group, by the topic's name, that begins at the first of so many records."""
+    """A group with the topic's name that begins at the first of this number of records."""
     with AdminClient(peer.bootstrap) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
         reset = {"share.auto.offset.reset": "earliest"}
@@ -53,7 +53,7 @@ def poll(consumer: confluent_kafka.ShareConsumer) -> list[confluent_kafka.Messag
 
 
 def read(consumer: confluent_kafka.ShareConsumer, count: int) -> list[bytes]:
-    """The values of so many records; what was polled before is accepted with the next poll."""
+    """The values of this number of records; the next poll accepts what was polled before."""
     values: list[bytes] = []
     while len(values) < count:
         values += [each.value() for each in poll(consumer)]

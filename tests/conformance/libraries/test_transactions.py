@@ -35,7 +35,7 @@ def make_topic(broker: Any, topic: str, partitions: int = 1) -> None:
 
 
 def confluent_consumer(broker: Any, group: str) -> Any:
-    """A read_committed consumer that commits nothing by itself."""
+    """A read_committed consumer that does not commit automatically."""
     return consumer_of(broker.bootstrap, group, READER)
 
 
@@ -153,8 +153,8 @@ def test_a_second_producer_fences_the_first(peer: Any, topic: str) -> None:
 
 
 class Copier:
-    """Copies a topic record by record, in transactions with the offsets, as an application would:
-    what fails is aborted and begun anew from the committed offsets.
+    """Copies a topic record by record, in transactions with the offsets, as an application would: a
+    failed transaction is aborted and started again from the committed offsets.
     """
 
     def __init__(self, broker: Any, source: str, target: str) -> None:
@@ -162,7 +162,9 @@ class Copier:
         self.made = 0
 
     def run(self, count: int, size: int, after_each: Callable[[int], None]) -> None:
-        """Until ``count`` records are copied; ``after_each(copied)`` behind each transaction."""
+        """Run until ``count`` records are copied; ``after_each(copied)`` runs after each
+        transaction.
+        """
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + 3 * DEADLINE_S

@@ -45,7 +45,7 @@ PATIENCE_S = 30
 
 
 class Secured:
-    """A broker that anybody comes into as the super user, and with a password as somebody."""
+    """A broker with one listener for the super user, and one for users with passwords."""
 
     def __init__(self, folder: Path) -> None:
         self.broker = KstoreBroker(folder)

@@ -74,8 +74,8 @@ def questions() -> tuple[list[str], list[tuple[str, int]]]:
                 answer = authorizer.authorize_by_type(who, host, operation, kind)
             else:
                 name = dice.choice(NAMES)
-                # Kafka's does not find the rules for "*" where a longer name begins with a star:
-                # with allow.everyone.if.no.acl.found, those deny nothing there. Ours do.
+                # Kafka's does not find the rules for "*" if a longer name begins with a star: with
+                # allow.everyone.if.no.acl.found, those deny nothing there. Ours do.
                 name += "" if name == "*" else dice.choice(("", "", "c", "d"))
                 told.append(f"ask\t{asked}\t{name}")
                 answer = authorizer.authorize(who, host, operation, kind, name)

@@ -62,8 +62,8 @@ class Story:
     """What one broker is asked, in order, and what it answers without what differs each time."""
 
     def __init__(self, plain: str, sasl: str, expected: Sequence[str] = ()) -> None:
-        """``expected`` is another broker's story: a description that differs is asked for again,
-        until this broker has caught up with its controller.
+        """``expected`` are the results of another broker: a description that differs is requested
+        again, until this broker has caught up with its controller.
         """
         self.told: list[str] = []
         self.expected = expected

@@ -80,9 +80,7 @@ def fetch() -> Message:
 
 
 def throttle_ms(address: tuple[str, int], user: str, client_id: str, request: Message) -> int:
-    """The throttle time that a new connection gets, so that no test waits for the end of a
-    throttle.
-    """
+    """The throttle time of a new connection, so that no test waits for the end of a throttle."""
     client = Client(address, user, client_id)
     try:
         answer = client.call(request, 9 if isinstance(request, ProduceRequest) else 12)
@@ -143,7 +141,7 @@ def test_what_share_groups_fetch_counts_for_a_quota(quotas: Quotas) -> None:
             group_id=group, member_id=uuid.uuid4().hex, share_session_epoch=0, max_wait_ms=500,
             min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10, topics=topics,
         )  # fmt: skip
-        writer.call(produce(), 9)  # what comes too often is delivered no more
+        writer.call(produce(), 9)  # requests over the limit are no longer delivered
         client = Client(quotas.sasl, user, "any")
         try:
             answer = client.call(request, 1)

@@ -161,7 +161,7 @@ STORIES |= {
 
 
 def told(address: str, story: tuple[Said, ...]) -> list[str]:
-    """What is answered, up to the end of the connection."""
+    """The answers up to the end of the connection."""
     found: list[str] = []
     with RawClient(address) as client:
         for said in story:

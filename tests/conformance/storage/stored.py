@@ -11,7 +11,7 @@ from tests.conformance.libraries.samples import CODECS
 
 
 class StoredBatch(NamedTuple):
-    """A batch header as it lies in the file, and the bytes that its CRC covers."""
+    """A batch header as it is in the file, and the bytes that its CRC covers."""
 
     base_offset: int
     position: int

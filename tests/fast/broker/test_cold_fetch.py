@@ -46,7 +46,7 @@ class Readers:
 
 
 class Cold:
-    """A plane with a log that no process has looked at since its machine began, as it were."""
+    """A plane with a log that is not in memory, as after a start of the machine."""
 
     def __init__(self, folder: Path) -> None:
         first = Plane(folder)

@@ -37,7 +37,7 @@ class Aside:
         return done
 
     def next(self) -> None:
-        """Run the oldest call in a thread, and tell on this one, as the loop does."""
+        """Run the oldest call in a thread, and deliver its result on this one, as the loop does."""
         what, call, done = self.calls.pop(0)
         with ThreadPoolExecutor(1) as thread:
             problem = thread.submit(call).exception()
@@ -91,7 +91,8 @@ def test_a_segment_file_is_opened_by_a_thread(closed: Closed) -> None:
     other.send(FETCH, 12, request(12, part(0, partition=1)))
     opened = len(closed.aside.calls)
     while not other.answers():
-        closed.aside.calls.insert(0, closed.aside.calls.pop())  # its own file, if that was closed
+        # Its separate file, if that was closed.
+        closed.aside.calls.insert(0, closed.aside.calls.pop())
         closed.aside.next()
     assert client.answers() == []
     while closed.aside.calls:
@@ -162,7 +163,8 @@ def test_an_index_that_is_wrong_is_made_anew_by_a_thread(
     assert threading.get_ident() not in threads
 
 
-@pytest.mark.parametrize("at", [7, 200])  # a header, which the look meets; a record, the answer's
+# A header, which the check reads; a record, which the answer reads.
+@pytest.mark.parametrize("at", [7, 200])
 def test_damage_is_looked_at_by_a_thread(
     closed: Closed, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -180,7 +182,8 @@ def test_damage_is_looked_at_by_a_thread(
     file.write_bytes(data)
     first, second = IN_EACH, IN_EACH + 1
     found = []
-    for offset in (first, first, second, second, second + 1):  # who asks again has sums checked
+    # A repeated request checks the checksums.
+    for offset in (first, first, second, second, second + 1):
         client = closed.plane.client()
         closed.fetch(client, offset)
         while closed.aside.calls:
@@ -226,7 +229,7 @@ def test_a_stop_answers_before_the_thread_has_ended(closed: Closed) -> None:
 def test_a_log_whose_lock_is_held_is_read_and_looked_at(
     closed: Closed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who holds the lock may wait for a disk: an append, say."""
+    """The holder of the lock may wait for a disk, for example in an append."""
     batch = append(closed.plane, 1, size=SIZE)
     first = SEGMENTS * IN_EACH
     begun, end = threading.Event(), threading.Event()
@@ -271,7 +274,7 @@ def test_appends_go_on_while_damage_is_looked_at(
     data[len(closed.batches[0]) + 200] ^= 2
     file.write_bytes(data)
     codes = []
-    for _ in range(4):  # who asks again has sums checked
+    for _ in range(4):  # a repeated request checks the checksums
         client = closed.plane.client()
         closed.fetch(client, IN_EACH + 1)
         while closed.aside.calls:

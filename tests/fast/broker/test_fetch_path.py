@@ -34,7 +34,7 @@ INITIAL, FINAL = 0, -1
 
 
 def append(plane: Plane, count: int = 1, *, size: int = 10, partition: int = 0) -> bytes:
-    """One batch of so many records; returns it as it lies in the log."""
+    """One batch of this number of records; returns its bytes in the log."""
     batch = bytearray(build_batch([b"v" * size] * count, timestamp=1))
     code, *_ = plane.partition(partition).append_batches(batch)
     assert code == 0

@@ -1,5 +1,6 @@
-"""Followers' fetches while a producer has several large batches under way: what comes at once is
-sent at once, and a follower that waits for more in vain waits only for a moment, and ever rarer.
+"""Fetches of followers while a producer has several large batches in flight: batches that arrive
+together are sent together. A follower that waits for more in vain waits only briefly, and less and
+less often.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Follower:
         )  # fmt: skip
 
     def take(self) -> list[int]:
-        """The error codes of an answer that has come; the next fetch leaves with it."""
+        """The error codes of an answer that has arrived; then the next fetch is sent."""
         errors = []
         for _, answer in self.client.answers():
             self.session_id = answer.session_id
@@ -124,12 +125,12 @@ class Scene:
         self.acknowledged += len(self.producer.answers())
 
     def window(self, count: int = WINDOW, size: int = LARGE) -> None:
-        """A producer sends so many at once, and gets its answers."""
+        """A producer sends this many batches at once and gets its answers."""
         self.send(size, count=count)
         self.go_round()
 
     def steps(self) -> list[list[int]]:
-        """How many batches each follower's answers had since the last look."""
+        """How many batches the answers of each follower had since the last call."""
         found = [follower.steps for follower in self.followers]
         for follower in self.followers:
             follower.steps = []

@@ -32,7 +32,7 @@ class Threads:
         plane.dir.appends.serve(plane.loop.call_soon, self.runs.append)
 
     def run(self, count: int = 1) -> None:
-        """Do so many appends, and tell the loop of them together."""
+        """Do this number of appends, and report them to the loop together."""
         for _ in range(count):
             assert self.runs.pop(0)()
         self.loop.turn()

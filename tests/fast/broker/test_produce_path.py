@@ -286,7 +286,7 @@ def test_what_was_appended_under_an_earlier_partition_count_stays_acknowledged(
     plane: Plane,
 ) -> None:
     """KIP-253: a retry whose first response was lost is a duplicate. If it were refused, its
-    records would be distributed again, and be there twice. A broker that does not lead can't know,
+    records would be distributed again, and be there twice. A broker that does not lead cannot know,
     and refuses nothing.
     """
     entry = plane.add_topic("u", UUID(int=7), 2)

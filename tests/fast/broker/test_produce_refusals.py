@@ -73,7 +73,7 @@ class TestRecordErrors:
         assert str(times[0]) in answer.record_errors[0].batch_index_error_message
 
     def test_a_wrong_time_is_told_before_a_missing_key(self, plane: Plane) -> None:
-        """The key of each record is looked at first; the error is that of any wrong time."""
+        """The key of each record is checked first; the error is that of any invalid time."""
         configure(plane, cleanup_policy=("compact",))
         later = int(time.time() * 1000) + 2 * DAY_MS
         answer = produce(plane, build_batch([(b"k", b"0", later), (None, b"1", later)]))
@@ -118,7 +118,7 @@ class TestWhichErrorWins:
     @pytest.mark.parametrize(
         ("data", "error"),
         [
-            # behind the first batch: what is none, another one, the beginning of one
+            # after the first batch: invalid bytes, another batch, the start of one
             (GOOD + b"\0" * 12, ErrorCode.CORRUPT_MESSAGE),
             (GOOD + b"\xff" * 30, ErrorCode.CORRUPT_MESSAGE),
             (GOOD + b"\0" * 8 + struct.pack(">i", 60) + b"\0\0\0\0\3", ErrorCode.CORRUPT_MESSAGE),
@@ -127,7 +127,7 @@ class TestWhichErrorWins:
             (GOOD + b"\0" * 9, ErrorCode.INVALID_RECORD),
             (GOOD + GOOD[:-1], ErrorCode.INVALID_RECORD),
             (batch([b"x", b"y"], Flaws(length_plus=-3)), ErrorCode.CORRUPT_MESSAGE),
-            # a transaction without its id comes before all of them
+            # a transaction without its id is reported before all of them
             (batch([b"x"], Flaws(attributes=0x10)) + GOOD, 53),
             (batch([b"x"], Flaws(attributes=0x10, base_offset=3)), 53),
             (batch([b"x"], Flaws(attributes=0x10, cut_bytes=1)), ErrorCode.INVALID_RECORD),

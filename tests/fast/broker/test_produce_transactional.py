@@ -19,8 +19,8 @@ PRODUCER = (7, 3)
 
 
 class Asked:
-    """A stand-in for the coordinator: it keeps the requests, and refuses those that
-    the test names.
+    """A stand-in for the coordinator: it records the requests, and refuses those that the test
+    names.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def batch(
 
 
 def codes(plane: Plane, batches: dict[int, bytes], name: str | None = "tx") -> list[int]:
-    """The answer's error codes, in the order of the partitions asked for."""
+    """The error codes of the answer, in the order of the requested partitions."""
     request = produce_request("t", *batches.values(), at=list(batches), transactional_id=name)
     response = plane.client().call(PRODUCE, VERSION, request)
     return [row.error_code for row in response.responses[0].partition_responses]

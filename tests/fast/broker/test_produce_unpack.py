@@ -36,7 +36,7 @@ class Threads:
         plane.produce.unpack_later = lambda connection, jobs: self.asked.append((connection, jobs))
 
     def answer(self) -> list[int]:
-        """Give the first who waits its verdicts; returns the places of its batches."""
+        """Give the first waiting request its results; returns the partitions of its batches."""
         connection, jobs = self.asked.pop(0)
         for place, batch, *given in jobs:
             connection.verdicts[place] = look_into(batch, *given)
@@ -89,8 +89,8 @@ def test_a_batch_that_holds_much_waits_and_what_is_behind_it_too(plane: Plane) -
 
 
 def test_the_loop_decompresses_only_so_much_in_a_turn(plane: Plane) -> None:
-    """Many small ones are as heavy as a large one: what comes when the turn has done enough is
-    looked into by a thread.
+    """Many small batches are as expensive as a large one: when the turn has done enough, a thread
+    checks the rest.
     """
     threads, client = Threads(plane), plane.client()
     frames = [client.frame(PRODUCE, VERSION, request(zstd(200_000))) for _ in range(60)]

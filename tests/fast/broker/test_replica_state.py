@@ -282,7 +282,7 @@ def test_waits_are_answered_in_the_order_of_their_offsets(leader: Leader) -> Non
 
 
 def test_a_partition_that_moves_keeps_its_high_watermark(leader: Leader) -> None:
-    """To another log dir: what is copied there has none of its own."""
+    """To another log dir: a copy there has no state of its own."""
     append(leader, 4)
     for node in FOLLOWERS:
         leader.fetch_by(node, 3)

@@ -1,5 +1,5 @@
-"""Fetches of followers and from followers: how far they read, when they are woken, where a history
-parts, and who is sent to another broker.
+"""Fetches by followers and from followers: how far they read, when they are woken, where logs
+diverge, and which clients are sent to another broker.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def call(client: Client, version: int, offset: int, **more: Any) -> PartitionDat
 
 
 def committed(plane: Plane, offset: int) -> None:
-    """Both followers have come so far."""
+    """Both followers have fetched up to here."""
     for node in (NEAR, FAR):
         call(plane.client(), 16, offset, node=node)
     assert plane.partition().high_watermark == offset
@@ -218,7 +218,7 @@ def test_a_follower_takes_no_records(plane: Plane) -> None:
     assert only(response).error_code == NOT_LEADER
 
 
-# ---- who is sent elsewhere ----
+# ---- clients that are sent elsewhere ----
 
 
 def endpoint(node_id: int, listener: str) -> bytes | None:
@@ -339,7 +339,7 @@ class Session:
         self.named = set(self.offsets)
 
     def fetch(self) -> set[int]:
-        """Fetch once and take what comes; which partitions were in the answer."""
+        """Fetch once; returns the partitions in the answer."""
         parts = [fetch_part(self.offsets[index], index) for index in sorted(self.named)]
         asked = fetch_request(
             TOPIC_ID, *parts, node=NEAR, session_id=self.session_id, session_epoch=self.epoch

@@ -1,5 +1,5 @@
 """acks=all on a replicated partition: answers wait for the followers, in the order of the requests,
-while what comes behind them is appended; and every way in which such a wait ends.
+while later requests are appended. Also every way in which such a wait ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cluster(Plane):
         self.partition(0).lead(3, 1, REPLICAS, REPLICAS)
 
     def advance_to(self, offset: int) -> None:
-        """Both followers have come so far."""
+        """Both followers have fetched up to here."""
         for node_id in (NEAR, FAR):
             self.fetched(node_id, offset)
         self.loop.turn()
@@ -133,7 +133,7 @@ def test_the_wait_ends_with_the_requests_time(cluster: Cluster) -> None:
     client.send(PRODUCE, 9, produce(0, timeout_ms=100))
     cluster.now_ms += 499
     cluster.loop.fire_timers()
-    assert client.answers() == []  # the second waits behind the first
+    assert client.answers() == []  # the second waits for the first
     cluster.now_ms += 1
     cluster.loop.fire_timers()
     cluster.loop.turn()

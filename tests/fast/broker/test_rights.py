@@ -93,8 +93,8 @@ def codes(response: Any) -> list[int]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_needs_write_on_each_topic(plane: Plane, version: int) -> None:
-    """A missing topic looks like one that the client may not write to. For an id, which nobody can
-    guess, the response tells the truth.
+    """A missing topic looks like one that the client may not write to. For an id, which cannot be
+    guessed, the response is exact.
     """
     client = client_of(plane)
     absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED
@@ -237,7 +237,7 @@ def test_the_end_of_a_session_ends_what_waits_for_data(plane: Plane) -> None:
 
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
 def test_a_fetch_session_is_its_principals_on_its_listener(plane: Plane, version: int) -> None:
-    """To all others it looks as if there were none, whatever they ask with its id."""
+    """For other principals it does not exist, whatever they request with its id."""
     rules(plane, acl(READ))
     mine = client_of(plane)
     session = mine.call(FETCH, version, fetch(version, "t", session_epoch=0)).session_id
@@ -295,7 +295,7 @@ def test_who_says_that_it_is_a_follower_needs_cluster_action(plane: Plane, versi
 
 
 def test_cached_answers_are_one_principals(plane: Plane) -> None:
-    """And nobody's after a change of the rules."""
+    """And no principal's after a change of the rules."""
     asked = MetadataRequest(topics=None)
     told = iter(range(100))
     plane.server.answers[METADATA] = lambda: MetadataResponse(cluster_id=f"{next(told)}").encode(9)

@@ -1,4 +1,4 @@
-"""Frames come out of a client's read buffer as they went in, however the reads cut them."""
+"""Frames are read from a client's buffer unchanged, wherever the reads split them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether bytes are in the page cache, asked in each way, of files whose pages the test dropped;
-and what the reader does where the answers can't be believed.
+"""Whether bytes are in the page cache, checked in each way, for files whose pages the test dropped;
+and what the reader does if the answers are not reliable.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 
 
 class Stuck:
-    """A file whose write-back hangs: a pipe that can't be opened for reading until it is written
+    """A file whose write-back hangs: a pipe that cannot be opened for reading until it is written
     to.
     """
 
@@ -54,7 +54,7 @@ class Stuck:
         self._writers.append(os.open(self._path, os.O_WRONLY))
 
     def close(self) -> None:
-        """Nothing hangs any more."""
+        """Stop the hang."""
         self.go_on()
         for descriptor in (self.descriptor, *self._writers):
             os.close(descriptor)

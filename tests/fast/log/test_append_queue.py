@@ -60,7 +60,7 @@ class Loop:
         self.done: list[CallbackJob] = []
 
     def until(self, count: int) -> list[CallbackJob]:
-        """Run what comes until so many appends are done."""
+        """Run calls until this number of appends is done."""
         while len(self.done) < count:
             self.calls.get(timeout=WAIT_S)()
         return self.done
@@ -412,7 +412,7 @@ def test_disk_space_is_asked_for_by_a_thread_before_appends_need_it(log_dir: Log
     if spare_bytes(file) > 64 * 1024:  # the file system can reserve
         assert size < spare_bytes(file) <= size + 65536
     reserved = spare_bytes(file)
-    file.reserve_ahead()  # nothing more is asked for before half of that is used
+    file.reserve_ahead()  # nothing more is requested before half of that is used
     assert spare_bytes(file) == reserved
 
 

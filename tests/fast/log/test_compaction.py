@@ -63,7 +63,7 @@ def cleaner(offsets: OffsetMap, **changes: Any) -> BatchCleaner:
 
 
 def clean(data: bytes, **changes: Any) -> bytes:
-    """``data`` compacted by its own map."""
+    """``data`` compacted with its own map."""
     offsets = map_of(data, changes.get("decide", nobody))
     done, out = cleaner(offsets, **changes).clean(data)
     assert done == len(data)

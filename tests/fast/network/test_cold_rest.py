@@ -27,7 +27,7 @@ def plane(plane: Plane) -> Plane:
 
 
 async def begin(served: Served) -> Peer:
-    """A peer that has asked for all, and has not taken what its socket was full of."""
+    """A peer that has requested everything, and has not read what its socket was full of."""
     pages = served.plane.dir.pages
     pages.serve(served.loop.add_reader, served.loop.remove_reader)
     peer = await served.connect()

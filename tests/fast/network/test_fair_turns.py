@@ -1,5 +1,5 @@
-"""One connection's share of a turn of the loop, counted in bytes and turns on real sockets: it gets
-no more, however much it sends or receives, and the others have their turns in between.
+"""The share of one connection in a turn of the loop, counted in bytes and turns on real sockets. It
+gets no more, however much it sends or receives, and the other connections run in between.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Peer:
             pass
 
     def pull(self) -> int:
-        """Take all that has come; how much that was."""
+        """Read everything that has arrived; returns the number of bytes."""
         size = 0
         try:
             while data := self.sock.recv(MB):
@@ -78,7 +78,7 @@ class Peer:
 
 
 class Served:
-    """The plane behind a socket of uvloop's; `turns` runs a step after each turn of the loop."""
+    """The plane behind a socket of uvloop; `turns` runs a step after each turn of the loop."""
 
     def __init__(self, plane: Plane) -> None:
         self.loop = asyncio.get_running_loop()
@@ -189,7 +189,7 @@ def test_a_large_answer_leaves_in_shares_though_the_socket_takes_more(plane: Pla
             await asyncio.sleep(0)
             size = peer.pull()
             most, turns = max(most, size), turns + (size > 0)
-        # Bytes of two turns may arrive between two looks at the socket.
+        # Bytes of two turns may arrive between two reads of the socket.
         assert most <= 2 * SHARE
         assert turns >= 12 * len(BATCH) // (2 * SHARE)
 
@@ -266,7 +266,7 @@ def test_requests_of_all_members_of_a_group_share_one_slice_of_a_turn(plane: Pla
             assert len(handled) - before <= 1
             if turns == 5:
                 gone.sock.close()
-        assert answered >= turns - 2  # who asks for something else is not behind them
+        assert answered >= turns - 2  # requests of other types are not behind them
         first = [body for key, _, _, body in handled if key == HEARTBEAT]
         assert len(set(first)) == len(first) in (20, 21)
         await asyncio.sleep(0)

@@ -32,7 +32,7 @@ def batch(number: int) -> Array:
 
 
 class Source:
-    """A stream of so many batches, then an error if there is one."""
+    """A stream of this number of batches, then an error if there is one."""
 
     def __init__(self, count: int, error: BaseException | None = None) -> None:
         self.count = count
@@ -100,7 +100,7 @@ def test_an_error_that_cannot_be_shown_does_not_look_like_the_end() -> None:
 
 
 def test_ctrl_c_while_a_batch_is_made_interrupts_the_reader_too() -> None:
-    """It is as if it were pressed once more, behind Arrow, which knows only errors."""
+    """Ctrl-C is raised again after Arrow, which only passes errors on."""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:

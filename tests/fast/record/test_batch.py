@@ -97,7 +97,7 @@ def test_damage_under_a_right_checksum_is_judged_as_the_reference_does(data) -> 
 @pytest.mark.parametrize("key", [None, b"", b"key", b"k" * 70])
 @pytest.mark.parametrize("size", [0, 1, 20, 80])
 def test_damage_in_plain_records_is_judged_as_the_reference_does(key, size: int) -> None:
-    """Of records without headers, which are looked at in another way: every number in them."""
+    """For records without headers, which another path reads: every number in them."""
     batch = reference.make_batch([(key, b"v" * size, time, ()) for time in (5, 90_000)])
     first, second = [reference.encode_record(record) for record in batch.records]
     numbers = [*range(7), *range(len(second) - size - 4, len(second) - size), len(second) - 1]

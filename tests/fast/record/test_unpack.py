@@ -72,7 +72,8 @@ def test_a_window_finds_what_a_look_at_everything_finds(codec: int) -> None:
         except InvalidBatchError as problem:
             expected = str(problem.status)
         found = seen(batch)
-        if "BAD_COMPRESSION" in (found, expected):  # the window may have seen bad records before
+        # The window may have read invalid records before.
+        if "BAD_COMPRESSION" in (found, expected):
             assert (found == "OK") == (expected == "OK"), (found, expected)
         else:
             assert found == expected

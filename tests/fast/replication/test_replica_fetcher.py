@@ -89,7 +89,7 @@ class Leader:
         self.loop.turn()
 
     def asked(self) -> FetchRequest:
-        """The one fetch that was sent since the last look."""
+        """The one fetch that was sent since the last call."""
         [request] = self.all_asked()
         return request
 
@@ -225,7 +225,7 @@ def test_a_partition_added_while_a_fetch_waits_is_asked_for_at_once(leader: Lead
     number = leader.last_id
     leader.answer(("t", part(0, records(0), 1)), number=number - 1)
     assert leader.all_asked() == []
-    # What the later one was answered before the leader heard of the earlier answer's records.
+    # The answer to the later one is from before the leader learned of the earlier answer's records.
     leader.answer(("t", part(0, records(0), 1)), ("u", part(1, records(0), 1)), number=number)
     assert leader.dir.log("t", 0).log_end_offset == 1
     assert set(named(leader.asked())) == {(IDS["t"], 0), (IDS["u"], 1), (IDS["u"], 2)}
@@ -233,7 +233,7 @@ def test_a_partition_added_while_a_fetch_waits_is_asked_for_at_once(leader: Lead
 
 
 def test_records_that_two_fetches_have_asked_for_are_taken_once(leader: Leader) -> None:
-    """The second was under way when the first one's answer came, and a third tells of that."""
+    """The second was in flight when the answer to the first arrived, and a third reports that."""
     followed = leader.follow("t", 0)
     leader.connect()
     leader.asked()

@@ -21,7 +21,7 @@ from tests.log.handling import ManualClock, numbers
 
 
 class SteppingClock(ManualClock):
-    """Each look is a millisecond later."""
+    """The clock advances by a millisecond at each read."""
 
     def now_ms(self) -> int:
         self.ms += 1
@@ -312,7 +312,7 @@ def test_what_was_committed_later_counts(tmp_path: Path) -> None:
         found = group_record(log_dir, "worker")[1]
         assert found is not None
         assert found.offset == 6
-        # A group that is deleted in the broker has no offset that comes back.
+        # A group that is deleted in the broker has no offset that could come back.
         groups.commit("worker", log.topic_partition, None)
         assert cursor.committed is None
         assert log_dir.committed_offsets.give_to_groups() == 0

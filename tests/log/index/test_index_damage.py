@@ -437,7 +437,7 @@ def test_pages_of_processes_that_were_killed_do_not_overlap(tmp_path: Path, seed
     path, count = tmp_path / "0", 0
     for life in range(40):
         with small_log_dir(path) as log_dir:
-            log_dir.maintenance.stop()  # checkpoints come where they are asked for
+            log_dir.maintenance.stop()  # checkpoints happen on request
             log = log_dir.log("topic", 0, config=config)
             for _ in range(choice.randint(1, 4)):
                 act = choice.choice(["append", "append", "checkpoint", "read"])

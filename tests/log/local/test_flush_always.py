@@ -17,7 +17,7 @@ from tests.log.segments.hooked_files import HookedFiles
 
 
 class HeldDisk(HookedFiles):
-    """A disk whose syncs wait until it is let go, or fail."""
+    """A disk whose syncs wait until it is released, or fail."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
@@ -38,7 +38,7 @@ class HeldDisk(HookedFiles):
 
 
 def append_held(disk: HeldDisk, log: Log, value: bytes) -> threading.Thread:
-    """An append that waits for the held disk in a thread of its own."""
+    """An append that waits for the held disk in a separate thread."""
     thread = threading.Thread(target=log.append, args=(value,), daemon=True)
     thread.start()
     assert disk.asked.wait(30)

@@ -43,7 +43,7 @@ class Notes:
 
 
 def make(folder: Path, notes: Notes, *, read_only: bool = False) -> LocalLog:
-    """An empty log in a folder of its own."""
+    """An empty log in its own folder."""
     (folder / "t-0").mkdir(exist_ok=True)
     directory = LogDirState(
         str(folder),

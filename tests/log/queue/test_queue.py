@@ -255,7 +255,7 @@ def test_what_retention_deletes_is_lost_and_counted(log: Log) -> None:
     queue.put_many(numbers(20, 40))
     log.delete_before(30)
     assert drain(queue) == numbers(30, 40)
-    # Nobody had taken those.
+    # No worker had taken those.
     assert queue.stats().lost == 3
 
 

@@ -121,11 +121,11 @@ def check(folder: Path, seed: int, messages: int, kills: int) -> None:
         numbers = [deliveries for deliveries, _ in rows]
         assert len(set(numbers)) == len(numbers), f"{offset} was given twice as one; seed {seed}"
         for (deliveries, _), (_, next_at) in pairwise(rows):
-            # The one who had it before does nothing with it any more.
+            # The previous worker does nothing with it any more.
             assert last[offset, deliveries] <= next_at, f"{offset} with two; seed {seed}"
         if offset in done:
             assert done[offset] == numbers[-1], f"{offset} after it was done; seed {seed}"
         unseen += numbers[-1] - len(numbers)
     assert len(got) == messages, seed
-    # A delivery that no worker wrote down is one that a kill came between.
+    # A delivery that no worker recorded was interrupted by a kill.
     assert unseen <= (kills + WORKERS) * 20, seed

@@ -1,6 +1,5 @@
-"""A message that is given back wakes who waits for one, in whichever process and however the log is
-open there. What is counted is how often the waiter looks: the interval at which it would look by
-itself is an hour here.
+"""A released message wakes a waiting worker, in any process and however the log is open there. The
+test counts how often the waiter reads: its own interval is an hour here.
 """
 
 from __future__ import annotations

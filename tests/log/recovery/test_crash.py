@@ -1,7 +1,7 @@
 """kill -9 at random moments, hundreds of times: acknowledged records are there, in order, once.
 
 Each scenario keeps its directory over all its kills, so that crashes fall on crashes. The parent
-opens the log after each kill (which recovers it), compares, and closes it; the next child goes on
+opens the log after each kill (which recovers it), compares, and closes it; the next child continues
 from there.
 """
 
@@ -187,7 +187,7 @@ def test_compaction_keeps_the_last_acknowledged_value_of_each_key(
         last = {record.key: record for record in records}
         for key, number in known.items():
             if key in last and last[key].offset >= total:
-                # Written, and not acknowledged any more.
+                # Written, but no longer acknowledged.
                 continue
             if number % 3:
                 assert last[key].value == b"%d" % number

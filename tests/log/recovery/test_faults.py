@@ -1,4 +1,4 @@
-"""Disks that forget, tear and fail: what was acknowledged stays, what was lost is said, the log
+"""Disks that forget, tear and fail: acknowledged records stay, losses are reported, and the log
 stays usable.
 """
 
@@ -266,7 +266,7 @@ def test_a_failed_sync_does_not_acknowledge(root: Path, tmp_path: Path) -> None:
     log = open_on(fs, flush="always")
     log.append(b"one")
     fs.fail("sync", errno.EIO)
-    for value in (b"two", b"three"):  # the disk works again, but may have dropped what came before
+    for value in (b"two", b"three"):  # the disk works again, but may have dropped earlier writes
         with pytest.raises(LogStorageError, match="open it again"):
             log.append(value)
     with pytest.raises(LogStorageError):

@@ -130,7 +130,7 @@ def test_what_retention_and_a_truncation_removed_is_no_loss(tmp_path: Path) -> N
 def test_segments_deleted_just_before_a_kill_are_no_loss(tmp_path: Path) -> None:
     make(tmp_path / "log")
     with kstore.open_log(tmp_path / "log", retention_ms=1) as log:
-        log.log_dir.maintenance.stop()  # no checkpoint comes any more
+        log.log_dir.maintenance.stop()  # no more checkpoints
         log.enforce_retention(2**50)
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
     with kstore.open_log(tmp_path / "killed") as log:
@@ -183,8 +183,8 @@ def test_what_a_replica_lost_is_known_when_it_leads_only_after_further_restarts(
 def lose_power(
     path: Path, monkeypatch: pytest.MonkeyPatch, *, left: int, boot: bytes = b"another"
 ) -> None:
-    """A log of three segments with ten batches each, and a leader epoch every four; of the second
-    segment so many batches were on the disk when the machine stopped, and all of the third.
+    """A log of three segments with ten batches each, and a leader epoch every four. When the
+    machine stopped, this many batches of the second segment and all of the third were on disk.
     """
     killed = path.with_name("killed")
     with open_log_dir(killed) as directory:
@@ -382,8 +382,8 @@ def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
 
 
 def lose_index(path: Path, *, gap: bool) -> None:
-    """A log of three segments and no index; the middle of the second segment is gone, or the
-    segment.
+    """A log of three segments and no index; the middle of the second segment, or the whole segment,
+    is missing.
     """
     with open_log_dir(path) as directory:
         log = directory.log("t")
@@ -445,6 +445,6 @@ def test_retention_at_the_moment_when_a_log_is_cut_at_its_hole_waits(
 
 
 def suppressed(do: Callable[[int], object], offset: int) -> None:
-    """The log may be too short by then."""
+    """The log may be too short at that time."""
     with suppress(LogError):
         do(offset)

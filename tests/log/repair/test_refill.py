@@ -119,7 +119,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_there(
     cut(files[1], 6 * size)
     with kstore.open_log(tmp_path / "log") as log:
         [loss] = log.lost_parts()
-        log.log_dir.maintenance.stop()  # no checkpoint comes any more
+        log.log_dir.maintenance.stop()  # no more checkpoints
         assert log.refill(loss, data[6 * size :]) is None
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
     for length, kept in [(10 * size, 20), (8 * size, 18), (8 * size + 20, 18), (6 * size, 16)]:

@@ -28,7 +28,7 @@ class FailingFiles(HookedFiles):
             raise OSError(errno.EIO, "no")
 
     def fails(self, number: int, work: Callable[[], object]) -> bool:
-        """Whether the work fails if the call after so many others does."""
+        """Whether the work fails if the call after this number of others fails."""
         self.left = number
         try:
             work()

@@ -68,7 +68,7 @@ def test_what_fails_while_records_are_left_out_gives_no_offset_again(
 
 
 def leave_out_and_die(path: Path, at: int, number: int, *, rolled: bool) -> None:
-    """Leave the end of a log out, with kill -9 after so many calls."""
+    """Leave the end of a log out, with kill -9 after this number of calls."""
     files = FailingFiles()
     log = make(path, files, rolled=rolled)
     os.utime(log.local.path, (1, 1))  # no change of the folder is recent

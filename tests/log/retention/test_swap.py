@@ -42,7 +42,7 @@ def steps_of_a_swap(source: Path, path: Path) -> list[str]:
     return steps
 
 
-# -- what may come after a failure
+# -- what may happen after a failure
 
 
 def nothing(log: Log, model: Model) -> None:
@@ -305,7 +305,7 @@ def test_who_reads_at_any_step_of_a_swap_finds_what_there_is(
             shutil.rmtree(path)
 
 
-# -- what else may change the log meanwhile
+# -- other changes of the log meanwhile
 
 
 @pytest.mark.parametrize("position", [-2, -6, -10])

@@ -1,5 +1,5 @@
-"""A log that is closed, deleted or put aside while another thread compacts it: neither this log nor
-the next one with its name loses records.
+"""A log that is closed, deleted or moved aside while another thread compacts it: neither this log
+nor the next one with its name loses records.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ END, CUT = 12, 6
 
 
 class Files(HookedFiles):
-    """Files that do something else when they have been opened, or cut; or can't be cut."""
+    """Files that run a function after they are opened or cut, or cannot be cut."""
 
     when_opened: Callable[[], object] | None = None
     when_cut: Callable[[], object] | None = None
@@ -284,7 +284,7 @@ def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_agai
 
 
 def truncate_and_die(path: Path, at: int, number: int) -> None:
-    """Truncate a log, with kill -9 after so many calls."""
+    """Truncate a log, with kill -9 after this number of calls."""
     files = FailingFiles()
     log = failing_log(path, files)
     files.kills, files.left = True, number

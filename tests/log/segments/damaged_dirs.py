@@ -1,6 +1,6 @@
-"""Log directories with damage of a kind, each examined in a process of its own, so that a process
-that dies by a signal is seen. ``python -m tests.log.segments.damaged_dirs FOLDER`` reads lines of
-JSON (files, kind, seeds) and writes one for each seed.
+"""Log dirs with one type of damage, each examined in a separate process, so that death by a signal
+is noticed. ``python -m tests.log.segments.damaged_dirs FOLDER`` reads lines of JSON (files, kind,
+seeds) and writes one for each seed.
 
 The rule: a wrong record is never returned, and a loss is never silent.
 """
@@ -44,7 +44,7 @@ def value_of(partition: int, offset: int) -> bytes:
 
 
 def time_of(offset: int) -> int:
-    """A record's timestamp: they do not ascend, so that a look-up by time needs the index."""
+    """A record's timestamp: timestamps do not ascend, so that a lookup by time needs the index."""
     return 1_000_000 + offset // 10 * 100 - offset % 10
 
 
@@ -75,7 +75,7 @@ def flip_in_header(data: bytearray, chance: random.Random) -> None:
 
 
 def flip_in_meta(data: bytearray, chance: random.Random) -> None:
-    """A bit in one of the two pages that say where the trees begin."""
+    """A bit in one of the two pages that have the roots of the trees."""
     data[min(chance.randrange(2) * PAGE + chance.randrange(160), len(data) - 1)] ^= (
         1 << chance.randrange(8)
     )
@@ -160,8 +160,8 @@ def _compare(log: Log, partition: int, end: int) -> list[str]:
 
 
 def examine_segments(path: Path) -> list[str]:
-    """What is wrong with a directory of which a segment is damaged: a record that is not the one
-    of its offset, one that is missing without a word, an offset that is given again.
+    """What is wrong with a log dir with a damaged segment: a record that does not belong to its
+    offset, one that is missing without a report, an offset that is assigned again.
     """
     wrong: list[str] = []
     told: dict[int, set[int]] = {partition: set() for partition in range(PARTITIONS)}
@@ -179,7 +179,7 @@ def examine_segments(path: Path) -> list[str]:
 
 
 def _compare_what_is_left(log: Log, partition: int, end: int, told: set[int]) -> list[str]:
-    """``told``: the offsets that some error or report has named, in this run or an earlier one."""
+    """``told``: the offsets that an error or report has named, in this run or an earlier one."""
     wrong: list[str] = []
     for loss in log.recovery.losses:
         told.update(range(loss.first_offset, loss.next_offset))
@@ -226,8 +226,8 @@ def _found_by_records(log: Log, partition: int, told: set[int], wrong: list[str]
 
 
 class Examiner:
-    """Tells what is wrong in directories with damage, each examined in a process of its own. Those
-    are forked from one process without threads, which has imported what they need.
+    """Reports what is wrong in damaged log dirs, each examined in a separate process. These are
+    forked from one process without threads that has imported what they need.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_writers_were_told_survives_their_kills(
 def killed_in_turns(
     chance: random.Random, work: Callable[[int], Callable[[Say], None]], numbers: Iterator[int]
 ) -> list[Writer]:
-    """Some writers of which one after the other is killed and replaced, and in the end all."""
+    """Writers that are killed and replaced one after the other, and all of them at the end."""
     alive = [begin(n, work(n)) for n in islice(numbers, WRITERS)]
     done: list[Writer] = []
     for _ in range(CHECK_EACH - WRITERS):
@@ -110,7 +110,7 @@ def test_deletions_by_keepers_that_are_killed(tmp_path: Path) -> None:
     start = deleted = 0
     for _ in range(max(1, KILLS // CHECK_EACH)):
         done = killed_in_turns(chance, work, numbers)
-        # Its own maintenance must delete nothing while it is looked at.
+        # Its own maintenance must not delete anything while the test reads it.
         with kstore.open_log(tmp_path, **settings | {"retention_bytes": -1}) as log:
             assert log.recovery.damages == []
             assert log.log_start_offset >= deleted

@@ -1,5 +1,5 @@
-"""Three openings of one log, each with its own descriptors as in processes, work in any order; a
-dict says what each of them must see.
+"""Three openings of one log, each with its own descriptors as in separate processes, work in any
+order; a dict models what each of them must see.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_writer_killed_between_its_write_and_saying_so(tmp_path: Path, whole: bool) -> None:
-    """A torn batch is cut off; a whole one may have been seen by readers, and stays."""
+    """A torn batch is cut off; a complete one may have been read, and stays."""
     with kstore.open_log(tmp_path / "other") as log:
         log.append_many([b"0", b"1"])
         data = log.read_batches(0)

@@ -1,5 +1,6 @@
-"""Processes that write to one shared log until they are killed, and what they said they had
-appended. Each is forked, and says by a pipe what was acknowledged, before it does anything else.
+"""Processes that write to one shared log until they are killed, and their reports of what they
+appended. Each is forked, and reports every acknowledgement through a pipe before it does anything
+else.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Writer:
     failure: str = ""
 
     def kill(self, kind: int = signal.SIGKILL) -> None:
-        """kill -9, and read what it had said."""
+        """kill -9, and read its reports."""
         os.kill(self.pid, kind)
         os.waitpid(self.pid, 0)
         data = b""
@@ -56,8 +57,8 @@ Say = Callable[[int, int, int], None]
 
 
 def begin(number: int, work: Callable[[Say], None]) -> Writer:
-    """Begin a writer; returns once it has its log open. ``work(say)`` runs until it is killed;
-    ``say(batch, first offset, records)`` is heard.
+    """Start a writer; returns when it has opened its log. ``work(say)`` runs until it is killed;
+    ``say(batch, first offset, records)`` reports an append.
     """
     reader, pipe = os.pipe()
     pid = os.fork()
@@ -76,7 +77,7 @@ def begin(number: int, work: Callable[[Say], None]) -> Writer:
 def killed_run(
     work: Callable[[Say], None], chance: random.Random, *, least_ms: int = 2, most_ms: int = 18
 ) -> list[tuple[int, ...]]:
-    """What ``work`` said before it was killed, some milliseconds after its first sign of life.
+    """The reports of ``work`` before it was killed, some milliseconds after its first report.
     AssertionError, with the child's traceback, if it failed by itself.
     """
     writer = begin(0, work)
@@ -114,8 +115,8 @@ def contents(log: Log, start: int = 0) -> Iterator[tuple[int, tuple[int, int, in
 
 
 def check(log: Log, start: int, writers: list[Writer]) -> int:
-    """What was acknowledged is there, once, each append whole and in one piece; offsets are dense.
-    Returns the end of the log.
+    """Acknowledged records are there, once, each append complete and in one piece; offsets are
+    dense. Returns the end of the log.
     """
     found = dict(contents(log, start))
     end = log.log_end_offset

@@ -1,5 +1,5 @@
-"""Appends to several logs that are made together: their order, their conditions, and what becomes
-of one that was decided and not done.
+"""Appends to several logs in one transaction: their order, their conditions, and the outcome of one
+that was decided and not done.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ with app.get_producer() as producer:
 
 
 def count(word: str, state: State) -> dict[str, object]:
-    """How often the word was seen by now."""
+    """How often the word was seen so far."""
     seen = state.get("seen", 0) + 1
     state.set("seen", seen)
     return {"word": word, "seen": seen}
