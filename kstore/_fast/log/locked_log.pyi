@@ -26,13 +26,13 @@ class LockedLog(LogView):
         """Load the log again when its lock is taken next."""
     def look(self) -> None:
         """Apply what other processes have appended, if anything."""
-    def forget_end(self, segments: list[LogSegment], position: int) -> None:
-        """The last of these segments is about to be truncated at a position, and the ones after it
-        are about to be deleted: concurrent readers see less data, and no damage. Its index entries
-        must be in memory.
+    def forget_end(self, segments: list[LogSegment], shorter: LogSegment) -> None:
+        """The last of these segments is about to be truncated to the size of this copy of it, and
+        the ones after it are about to be deleted: concurrent readers see all that stays, nothing
+        else, and no damage.
         """
     def shift_segments(self, segments: list[LogSegment]) -> None:
-        """As ``set_segments`` after a roll, or if the first segments are missing."""
+        """As ``set_segments`` after a roll, or if the first or the last segments are missing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

@@ -174,13 +174,11 @@ cdef class LockedLog(LogView):
         LogView.set_segments(self, segments)
         self.restructured = True
 
-    def forget_end(self, list segments not None, int64_t position):
-        """The last of these segments will be cut at a position, and the segments after it removed:
-        readers see fewer records meanwhile, and no damage. Its index entries must be in
-        memory."""
+    def forget_end(self, list segments not None, LogSegment shorter not None):
+        """The last of these segments will be cut to the size of this copy, and the segments after
+        it removed: from now on readers see only what stays, and all of it."""
         LogView.set_segments(self, segments)
-        if position < self.active.size_bytes:
-            self.active.rewind(position)
+        self.active.take(shorter)
 
     def shift_segments(self, list segments not None):
         """The same after a roll, or for want of the first ones: others see that by themselves."""

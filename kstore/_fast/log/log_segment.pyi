@@ -91,6 +91,12 @@ class LogSegment:
         """Its bounds and its number of entries, for ``go_back``."""
     def go_back(self, mark: tuple[int, int, int, int, int, int]) -> None:
         """Forgets what was taken in since ``mark``."""
+    def copy(self) -> LogSegment:
+        """A segment with the same file, bounds, index entries in memory and damages, which no
+        reader knows.
+        """
+    def take(self, other: LogSegment) -> None:
+        """Takes over the bounds, the index entries and the damages of a copy, all at once."""
     def drop_entries(self, upto: int) -> None:
         """Frees the entries below number ``upto``: LMDB has them."""
     def offset_before_timestamp(self, timestamp_ms: int) -> int:

@@ -319,6 +319,32 @@ cdef class LogSegment:
         (self.count, self.size_bytes, self.next_offset, self.max_timestamp,
          self.first_timestamp, self.bytes_since_entry) = mark
 
+    def copy(self):
+        """A segment with the same file, bounds, entries in memory and damages."""
+        cdef LogSegment other = LogSegment(
+            self.base_offset, self.path, self.opener, size_bytes=self.size_bytes,
+            next_offset=self.next_offset, max_timestamp=self.max_timestamp,
+            first_timestamp=self.first_timestamp, created_ms=self.created_ms, file=self.file())
+        other.load(self.all_entries(), self.first_entry, self.window_end)
+        other.bytes_since_entry = self.bytes_since_entry
+        other.damages = self.damages
+        other.sealed = self.sealed
+        return other
+
+    def take(self, LogSegment other not None):
+        """Takes over the bounds, the entries and the damages of a copy. It is atomic: readers need
+        no lock.
+        """
+        self.load(other.all_entries(), other.first_entry, other.window_end)
+        self.size_bytes = other.size_bytes
+        self.next_offset = other.next_offset
+        self.max_timestamp = other.max_timestamp
+        self.first_timestamp = other.first_timestamp
+        self.bytes_since_entry = other.bytes_since_entry
+        self.damages = other.damages
+        self.persisted = min(self.persisted, self.first_entry + self.count)
+        self.forget_checked()
+
     def drop_entries(self, int64_t upto):
         """Frees the entries below number upto: LMDB has them."""
         cdef int64_t n = min(upto - self.first_entry, <int64_t>self.count)

@@ -199,28 +199,27 @@ def _cut(log: LocalLog, count: int, position: int, end: int) -> None:
     """Keep the first ``count`` segments, the last of them up to a position, and end the log at
     ``end``.
 
-    Memory is updated before a file changes, because readers take no lock. If the disk fails, the
-    log keeps the data that is not removed yet.
+    Memory is updated before a file changes, because readers take no lock. The last segment is
+    scanned up to its new end in a copy: a reader would pass records that a shorter segment lacks,
+    although they stay. If the disk fails, the log keeps the data that is not removed yet.
     """
     core = log.core
     left = list(core.segments)
     last = left[count - 1]
     publish(log, min(core.durable_offset, end))
     forget_tail(log, last, last.base_offset)
-    mark, damages, is_sealed = last.mark(), last.damages, last.sealed
-    core.forget_end(left[:count], position)
+    before, shorter = last.copy(), last.copy()
+    core.shift_segments(left[:count])
     try:
-        position = rescan(log, last, position, end)
+        position = rescan(log, shorter, position, end)
+        core.forget_end(left[:count], shorter)
         while len(left) > count:
             with suppress(FileNotFoundError):
                 log.env.fs.unlink(left[-1].path)
             left.pop()
         _cut_file(last, position)
     except BaseException:
-        last.go_back(mark)
-        last.sealed = is_sealed
-        if last.damages != damages:
-            core.note_damages(last, damages or ())
+        last.take(before)
         with suppress(OSError):
             load_whole(log, left[-1])  # it is the active segment now
         _end_with(log, left, left[-1].next_offset)

@@ -40,7 +40,7 @@ class Files(HookedFiles):
             do()
 
 
-def make(path: Path, files: Files, *, roll: int = END) -> Log:
+def make(path: Path, files: HookedFiles, *, roll: int = END) -> Log:
     """A log of twelve batches with a record each, which the caller's log dir closes."""
     directory = replicated_dir(path, files, index_interval_bytes=150)
     log = directory.log("t")
@@ -81,6 +81,31 @@ def test_who_reads_while_the_file_is_cut_finds_less_and_no_damage(
         assert len(offsets) <= CUT
         assert read(log) == list(range(CUT))
         assert log.log_dir.state.damages == 0
+
+
+class WatchedFiles(HookedFiles):
+    """Files at whose every call somebody reads."""
+
+    reader: Callable[[], object] | None = None
+
+    def before(self, call: str, path: str) -> None:
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            reader()
+            self.reader = reader
+
+
+@pytest.mark.parametrize("roll", [END, CUT + 2, CUT])
+def test_at_every_moment_of_a_truncation_all_that_stays_is_found(tmp_path: Path, roll: int) -> None:
+    files = WatchedFiles()
+    log = make(tmp_path, files, roll=roll)
+    with log.log_dir:
+        found: list[list[int]] = []
+        files.reader = lambda: found.append(offsets(log))
+        assert log.truncate(CUT) == CUT
+        files.reader = None
+        assert len(found) > 1
+        assert [each[:CUT] for each in found] == [list(range(CUT))] * len(found)
 
 
 @pytest.mark.parametrize("start", [CUT - 1, CUT, CUT + 1])
