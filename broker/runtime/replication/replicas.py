@@ -163,12 +163,16 @@ class Replicas:
         return late
 
     async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
-        """Wait until the log is no longer being truncated, if another leader or epoch is requested;
-        False if its log dir hangs.
+        """Stop copying, and wait until the log is no longer being truncated, if another leader or
+        epoch is requested; False if its log dir hangs.
         """
         known, fetchers = self.hosted.get(place), self._fetchers.made
         if known is not None and state.leader_epoch == known.leader_epoch:
             return True
+        if fetchers is not None:
+            # Until the role is taken, which may be much later, an answer of the former leader could
+            # start a truncation that also removes what is appended in the new epoch.
+            fetchers.stop(place)
         home = self._log_manager.home(place)
         paths = [] if home is None else [home.path]
         cut = self._cutting.get(place)

@@ -216,6 +216,13 @@ class Node:
 
     # ---- what the controller says ----
 
+    async def settle(self, index: int = 0) -> None:
+        """What a broker does before it takes a role in another epoch: end copying, and wait until
+        its log is not being cut.
+        """
+        self.fetchers.stop(TopicPartition(TOPIC, index))
+        await self.fetchers.settle(TopicPartition(TOPIC, index))
+
     def lead(self, epoch: int, version: int, replicas: Ids, isr: Ids, index: int = 0) -> None:
         self.fetchers.stop(TopicPartition(TOPIC, index))
         self.partition(index).lead(epoch, version, replicas, isr)

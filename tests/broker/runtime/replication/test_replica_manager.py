@@ -5,7 +5,11 @@ requests of the controller.
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -287,6 +291,40 @@ async def test_the_only_replica_keeps_a_batch_of_any_epoch(folder: Path) -> None
         partition = broker.table.partition(b"t", 0)
         assert partition is not None
         assert partition.log.damaged_parts() == [], "nobody could restore it"
+
+
+@on_a_loop
+async def test_a_new_leaders_log_is_not_cut_for_what_its_former_leader_answered(
+    folder: Path,
+) -> None:
+    """The answer comes while the logs of other partitions of the request are opened."""
+    async with opened(folder) as broker:
+        manager, fetchers = broker.replica_manager, broker.fetchers()
+        await manager.leader_and_isr(isr(state()))
+        partition = broker.table.partition(b"t", 0)
+        assert partition is not None
+        for value in (b"a", b"b"):
+            broker.partition_writer().append(T0, build_batch([value]))
+        await manager.leader_and_isr(isr(state(OTHER, epoch=1)))
+        log_manager: Any = broker.log_manager
+        path, open_logs = partition.log.log_dir.path, log_manager.open_logs
+        the_dir_is_slow = threading.Event()
+
+        async def as_an_answer_comes(wanted: Any, **how: Any) -> AsyncIterator[Any]:
+            async for each in open_logs(wanted, **how):
+                yield each
+            if T0 in fetchers.followed:
+                broker.node.dirs.run(path, "other work", the_dir_is_slow.wait)
+                broker.node.dirs.run(path, "cutting", partial(partition.log.truncate, 1))
+
+        log_manager.open_logs = as_an_answer_comes
+        roles = isr(state(ME, epoch=2, in_sync=(ME,)), state(OTHER, epoch=2, index=1))
+        assert codes(await manager.leader_and_isr(roles)) == [0, 0]
+        broker.partition_writer().append(T0, build_batch([b"c"]))
+        the_dir_is_slow.set()
+        await broker.node.dirs.run(path, "nothing", lambda: None)
+        assert [record.value for record in partition.log.records()] == [b"a", b"b", b"c"]
+        assert fetchers.followed == {TopicPartition("t", 1): (OTHER, 2)}
 
 
 @on_a_loop

@@ -60,6 +60,9 @@ class Controller:
             leader, epoch, version, isr = said
             if not node.alive or node.table is not life:
                 return
+            await node.settle()
+            if not node.alive or node.table is not life:
+                return
             if leader == node_id:
                 node.lead(epoch, version, NODES, isr)
             elif leader != -1:
