@@ -59,12 +59,17 @@ class ShareNode:
         """Acquire records of these partitions, and send acknowledgements with the request."""
         try:
             async with self._lock:
-                await self._fetch(wanted, max_records)
+                in_vain = await self._fetch(wanted, max_records)
+            if in_vain:  # not with the lock: acknowledgements need no pause
+                await self._back_off()
         finally:
             self.is_fetching = False
             self._shell.event.set()
 
-    async def _fetch(self, wanted: set[TopicPartition], max_records: int) -> None:
+    async def _fetch(self, wanted: set[TopicPartition], max_records: int) -> bool:
+        """Returns whether the broker refused partitions and gave no records and no new leader: it
+        would answer the next fetch at once, too.
+        """
         shell = self._shell
         names = self._partitions(wanted)
         if not self._session.is_new:
@@ -94,13 +99,16 @@ class ShareNode:
         except KafkaError as error:
             self._fail(types, error)
             await self._pause(error)
-            return
-        self._failures = 0
+            return False
         self._session.answered()
-        self._take(response, types)
+        in_vain = self._take(response, types)
+        if not in_vain:
+            self._failures = 0
+        return in_vain
 
-    def _take(self, response: ShareFetchResponse, types: Types) -> None:
+    def _take(self, response: ShareFetchResponse, types: Types) -> bool:
         shell = self._shell
+        refused, helped = False, False
         for node in response.node_endpoints:
             shell.cluster.view.hear_broker(Broker(node.node_id, node.host, node.port, node.rack))
         shell.lock_timeout_ms = response.acquisition_lock_timeout_ms or shell.lock_timeout_ms
@@ -112,22 +120,25 @@ class ShareNode:
                 if tp in types:
                     problem = _error(tp, row.acknowledge_error_code, row.acknowledge_error_message)
                     self._done(tp, types.pop(tp), problem)
-                self._take_records(tp, row, expires_ms)
+                refused |= row.error_code != ErrorCode.NONE
+                helped |= self._take_records(tp, row, expires_ms)
         for tp, rest in types.items():  # not in the response: no error
             self._done(tp, rest, None)
+        return refused and not helped
 
     def _take_records(
         self, tp: TopicPartition, row: ShareFetchResponsePartitionData, expires_ms: float
-    ) -> None:
+    ) -> bool:
+        """Returns whether there are records, or a new leader."""
         shell = self._shell
         if row.error_code:
             leader = row.current_leader
-            shell.cluster.view.hear_leader(tp, leader.leader_id, leader.leader_epoch)
+            is_new = shell.cluster.view.hear_leader(tp, leader.leader_id, leader.leader_epoch)
             shell.cluster.want_refresh()
             error = error_for(row.error_code, row.error_message)
             if not error.retriable:
                 shell.failures.append(error)
-            return
+            return is_new
         found = arrivals(
             tp,
             cast("bytes | None", row.records),
@@ -139,6 +150,7 @@ class ShareNode:
         shell.holdings.arrived(found.rows)
         if found.error is not None:
             shell.failures.append(found.error)
+        return bool(found.rows)
 
     # ---- acknowledging ----
 
@@ -248,9 +260,12 @@ class ShareNode:
         if not error.retriable and error.code not in SESSION_ERRORS:
             shell.failures.append(error)
         shell.cluster.want_refresh()
+        await self._back_off()
+
+    async def _back_off(self) -> None:
         self._failures += 1
         first, most = (
-            shell.settings[name] for name in ("retry.backoff.ms", "retry.backoff.max.ms")
+            self._shell.settings[name] for name in ("retry.backoff.ms", "retry.backoff.max.ms")
         )
         await asyncio.sleep(pause_ms(self._failures, first, most, random.random()) / 1000)
 

@@ -1,0 +1,84 @@
+"""clients/io/share/node.py: when a share consumer fetches from a broker again."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kstore.clients.core.share.holdings import Holdings
+from kstore.clients.io.share.node import ShareNode
+from kstore.errors import ErrorCode
+from kstore.protocol.shares.fetch import (
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+    ShareFetchResponsePartitionData,
+)
+from kstore.types import TopicPartition
+
+TOPIC = UUID(int=7)
+NEVER_MS = 3_600_000
+NEW = 5
+"""The leader epoch of a leader that the client does not know."""
+
+
+class Shell:
+    """A share consumer whose broker has refused one partition."""
+
+    def __init__(self, error: int, leader_epoch: int = -1) -> None:
+        self.row = ShareFetchResponsePartitionData(error_code=error)
+        self.row.current_leader.leader_epoch = leader_epoch
+        view: Any = SimpleNamespace(
+            topic_id=lambda name: TOPIC, hear_leader=lambda tp, leader, epoch: epoch == NEW
+        )
+        self.cluster: Any = SimpleNamespace(view=view, ask=self.ask, want_refresh=lambda: None)
+        self.settings = {
+            "group.id": "g", "fetch.max.wait.ms": 1, "fetch.min.bytes": 1, "fetch.max.bytes": 1,
+            "share.acquire.mode": "batch_optimized", "check.crcs": True,
+            "retry.backoff.ms": NEVER_MS, "retry.backoff.max.ms": NEVER_MS,
+        }  # fmt: skip
+        self.lock_timeout_ms = None
+        self.holdings = Holdings()
+        self.failures: list[Any] = []
+        self.event = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.asked = 0
+
+    async def ask(self, *request: Any, **how: Any) -> ShareFetchResponse:
+        self.asked += 1
+        topic = ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[self.row])
+        return ShareFetchResponse(responses=[topic])
+
+
+@pytest.mark.parametrize(
+    ("error", "leader_epoch", "waits"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, True),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, NEW, False),
+        (ErrorCode.NONE, -1, False),
+    ],
+)
+def test_a_broker_that_refuses_and_names_no_leader_is_not_asked_again_at_once(
+    error: int, leader_epoch: int, waits: bool
+) -> None:
+    async def story() -> None:
+        shell: Any = Shell(error, leader_epoch)
+        node = ShareNode(shell, 1, "member")
+        node.is_fetching = True
+        fetch = asyncio.ensure_future(node.fetch({TopicPartition("t", 0)}, 1))
+        while not shell.asked:
+            await asyncio.sleep(0)
+        for _ in range(10):  # turns of the loop
+            await asyncio.sleep(0)
+        assert fetch.done() == (not waits)
+        assert node.is_fetching == waits
+        await node.acknowledge()  # does not wait for the pause
+        assert shell.asked == 1
+        fetch.cancel()
+        await asyncio.wait({fetch})
+        assert not node.is_fetching
+
+    asyncio.run(asyncio.wait_for(story(), 60))
