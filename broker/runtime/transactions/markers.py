@@ -158,18 +158,29 @@ class Markers:
             timestamp=self._node.now_ms(),
         )
 
+        is_on_the_way = True
         self._on_the_way(partition, producer_id, 1)
 
+        def arrive() -> None:
+            nonlocal is_on_the_way
+            if is_on_the_way:
+                is_on_the_way = False
+                self._on_the_way(partition, producer_id, -1)
+
         def ended(error_code: int) -> None:
-            self._on_the_way(partition, producer_id, -1)
+            arrive()
             if error_code == ErrorCode.NONE and place.topic == OFFSETS_TOPIC:
                 self._offsets_ended(place.partition, producer_id, committed)
 
         for watch in self._watches.get(producer_id, ()):
             watch.add(place)
-        error_code, _ = self._partitions.write(place, batch, ended)
+        try:
+            error_code, _ = self._partitions.write(place, batch, ended)
+        except BaseException:
+            arrive()
+            raise
         if error_code != ErrorCode.NONE:
-            self._on_the_way(partition, producer_id, -1)
+            arrive()
         return error_code
 
     def _on_the_way(self, partition: Partition, producer_id: int, change: int) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kstore._fast.record.builder import build_batch
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.markers import Markers
@@ -108,6 +110,23 @@ def test_a_marker_that_was_refused_ends_nothing(tmp_path: Path) -> None:
         host.calm.over_budget = True
         assert end(host, EPOCH - 1) == ErrorCode.NONE, "a thread finds out"
         await host.run()
+        assert has_transaction(host.partition, CLAIM)
+
+    play(tmp_path, story)
+
+
+def test_a_marker_that_could_not_be_queued_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*what: Any) -> tuple[int, int]:
+        raise MemoryError
+
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        monkeypatch.setattr(host.writer, "write", refuse)
+        with pytest.raises(MemoryError):
+            end(host, EPOCH)
+        assert host.partition.ending == set()
         assert has_transaction(host.partition, CLAIM)
 
     play(tmp_path, story)
