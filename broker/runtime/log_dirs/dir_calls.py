@@ -5,12 +5,13 @@ which log dir has which log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from kstore.broker.state.work import ROWS_BETWEEN
+from kstore.log.errors import LogError
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ __all__ = [
     "parts",
     "pieces",
     "topic_ids",
+    "unmarked",
 ]
 
 T = TypeVar("T")
+REPEATS_AFTER_S = 1.0
 LOGS_AT_ONCE = 16
 """Logs that one call in a log dir's thread opens or removes; other calls run in between."""
 
@@ -48,6 +51,30 @@ class Taken(NamedTuple):
 
     log_dir: LogDir
     folders: list[str]
+
+
+async def unmarked(
+    key: TopicPartition,
+    unmark: Callable[[], Awaitable[object]],
+    is_last: Callable[[], bool],
+    report: Callable[[str], object],
+) -> None:
+    """Repeat ``unmark`` until it succeeds; raises its error if that is the last attempt."""
+    is_told = False
+    while True:
+        try:
+            await unmark()
+            return
+        except (LogError, OSError) as problem:
+            if is_last():
+                raise
+            if not is_told:
+                is_told = True
+                report(
+                    f"{key} can't be written: neither its old log nor the mark of its copy can be "
+                    f"removed, so after a crash the old log would be served: {problem}"
+                )
+        await asyncio.sleep(REPEATS_AFTER_S)
 
 
 async def all_taken(

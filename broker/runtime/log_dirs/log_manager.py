@@ -28,6 +28,7 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
     parts,
     pieces,
     topic_ids,
+    unmarked,
 )
 from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, take_origin, unmark
 from kstore.broker.runtime.log_dirs.homes import Homes
@@ -438,7 +439,9 @@ class LogManager:
     ) -> list[str]:
         await asyncio.wait([taking])
         # After an error, too: with the mark, the next start would delete the log that is served.
-        await self.in_thread(target, what, partial(unmark, target, key))
+        call = partial(self.in_thread, target, what, partial(unmark, target, key))
+        is_last = lambda: not taking.exception() or target.path in self.failed  # noqa: E731
+        await unmarked(key, call, is_last, self.report)
         return taking.result()
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
