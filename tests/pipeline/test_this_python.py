@@ -252,5 +252,25 @@ def test_processes_that_only_plan_start_no_threads_of_openblas(
     assert done.stdout.strip() == expected
 
 
+def test_the_process_of_a_stream_imports_pyarrow_when_it_is_used(environment: Path) -> None:
+    module = "pyspark.sql.streaming.python_streaming_source_runner"
+    expected = ["", "-m", "kstore.pipeline.worker_process", module]
+    assert started(environment, [], "-m", module) == expected
+    assert started(environment, [], "-m", module, "more") == ["", "-m", module, "more"]
+
+
+def test_a_python_elsewhere_may_have_no_kstore(environment: Path) -> None:
+    python = environment / "bin" / "python3"
+    other = environment / "other" / "python3"
+    other.parent.mkdir()
+    python.rename(other)
+    arguments = ["-m", "pyspark.sql.streaming.python_streaming_source_runner"]
+    done = subprocess.run(
+        [environment / "bin" / "kstore-spark-python", *arguments], check=True,
+        env={"PATH": f"{other.parent}:{os.environ['PATH']}"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["", *arguments]
+
+
 def test_without_spark_it_is_python(environment: Path) -> None:
     assert started(environment, ["/job"], "-c", "pass") == ["/job", "-c", "pass"]

@@ -1,5 +1,6 @@
 """Garbage collection skips the objects that a worker imported, and collects later ones. Freed
-memory is used again. PipelineErrors reach the user without a traceback.
+memory is used again. PipelineErrors reach the user without a traceback. A stream's process imports
+pyarrow when rows are made.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +111,52 @@ def _pages_given(*, keep: bool) -> int:
     script = _ROUNDS.replace("KEEP", str(keep))
     command = [sys.executable, "-c", script]
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+_LATER = """
+import sys
+from kstore.pipeline.worker_process import import_rows_later
+
+import_rows_later()
+import pyspark.sql.streaming.python_streaming_source_runner as runner
+from kstore.pipeline.stream_reader import StreamReader
+from pyspark.sql.types import LongType, StructField, StructType
+
+print([name for name in ("numpy", "pandas", "pyarrow") if name in sys.modules])
+schema = StructType([StructField("id", LongType())])
+print([b.to_pydict() for b in runner.records_to_arrow_batches(iter([(1,), (2,)]), 9, schema, None)])
+import pyspark.sql.worker.plan_data_source_read as module
+print(module.__name__, hasattr(module, "__file__"))
+"""
+
+
+def test_a_stream_s_process_imports_pyarrow_when_rows_are_made() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", _LATER], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    module = "pyspark.sql.worker.plan_data_source_read"
+    assert told.splitlines() == ["[]", "[{'id': [1, 2]}]", f"{module} True"]
+
+
+def test_other_names_of_the_module_are_found_too() -> None:
+    script = """
+from kstore.pipeline.worker_process import import_rows_later
+
+import_rows_later()
+from pyspark.sql.worker.plan_data_source_read import main, records_to_arrow_batches
+print(main.__module__)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    assert told.strip() == "pyspark.sql.worker.plan_data_source_read"
+
+
+def test_a_module_that_is_run_so_is_the_main_module(tmp_path: Path) -> None:
+    (tmp_path / "given.py").write_text("import sys; print(sys.modules['__main__'].__spec__.name)")
+    command = [sys.executable, "-m", "kstore.pipeline.worker_process", "given"]
+    told = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    ).stdout  # fmt: skip
+    assert told.strip() == "given", "a PipelineError's traceback is hidden by this name"
