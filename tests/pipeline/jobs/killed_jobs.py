@@ -30,6 +30,9 @@ class Jobs:
             "--conf", "spark.driver.memory=512m", "--conf", f"spark.local.dir={temporary}",
             "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf",
             "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2",
+            # For so few rows, compiling a query takes longer than interpreting it.
+            "--conf", "spark.sql.codegen.wholeStage=false",
+            "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
         ]  # fmt: skip
         env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}
         return OwnProcesses(command, self._log, env)
