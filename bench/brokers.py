@@ -5,6 +5,7 @@ topics. Without Java the peer is absent and its columns stay empty.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
 
 KSTORE = "kstore"
 KAFKA = "Kafka 4.3.1"
+CREATED_WITHIN_S = 60.0
 Broker = KstoreBroker | KafkaBroker
 
 # The same on both where it matters; everything else is each broker's default.
@@ -113,11 +115,15 @@ def create_topic(
     made = NewTopic(topic, partitions, 1, config=dict(configs or {}))
     admin.create_topics([made])[topic].result(30)
     frame = frames.latest_offsets(topic, range(partitions))
-    for _ in range(500):
+    until = time.monotonic() + CREATED_WITHIN_S
+    while True:
         found = frames.latest_offsets_answer(exchange_once(broker, frame))
-        if not any(code for code, _ in found.values()):
+        lacking = [partition for partition, (code, _) in found.items() if code]
+        if not lacking:
             return
-    raise TimeoutError(f"{topic} was created and does not answer: {found}")
+        if time.monotonic() > until:
+            raise TimeoutError(f"{topic} was created, but partitions {lacking[:9]} do not answer")
+        time.sleep(0.01)
 
 
 def delete_topic(broker: Broker, topic: str) -> None:
