@@ -16,7 +16,6 @@ import logging
 import os
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,11 +25,20 @@ import lmdb
 
 from kstore._fast.record.crc32c import checksum as crc32c
 from kstore.broker.coordination.liveness import SessionFiles
+from kstore.broker.coordination.lmdb_files import (
+    BACKUP,
+    DATA,
+    check,
+    damaged,
+    find_problem,
+    is_saved_copy,
+    keep_private,
+    lock_folder,
+)
 from kstore.broker.coordination.store import (
     StoreClosedError,
     StoreDamagedError,
     StoreError,
-    StoreLockedError,
     StoreUnavailableError,
     WatchEvent,
 )
@@ -42,15 +50,7 @@ from kstore.broker.coordination.tree import (
     WriteTransaction,
 )
 from kstore.log.index.environment import DAMAGE
-from kstore.log.index.lmdb_check import find_damage
-from kstore.private_files import (
-    PRIVATE_FILE,
-    PRIVATE_FOLDER,
-    UnsafeFileError,
-    check_folder,
-    make_private,
-    open_private,
-)
+from kstore.private_files import PRIVATE_FILE, UnsafeFileError, open_private
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.peers import PeerWatcher
@@ -73,11 +73,6 @@ FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
 """Address space, not memory or disk: LMDB's file grows as it is used."""
 SESSIONS = "sessions"
-DATA, LOCK, BACKUP = "data.mdb", "lock.mdb", "data.mdb.backup"
-LMDB_FILES = (DATA, LOCK, BACKUP)
-PAGE_BYTES = 4096
-LOOKS_AT_A_NEW_STORE = 40
-LOOK_SECONDS = 0.05
 CHANGES_KEPT = 4096
 """A process that missed more transactions than this must read everything again."""
 
@@ -217,8 +212,8 @@ class _LmdbBackend(Backend):
         self._path = path
         self._process = os.getpid()
         with self._told():
-            _keep_private(path)
-            self._lock_file = _lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            keep_private(path)
+            self._lock_file = lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         self.files: SessionFiles | None = None
         self.peers: PeerWatcher | None = None
         self.on_close: Callable[[], object] | None = None
@@ -227,8 +222,8 @@ class _LmdbBackend(Backend):
                 if shared:
                     sessions = os.path.join(path, SESSIONS)
                     self.files = SessionFiles(sessions, shared_timeout_ms, stall_timeout_ms)
-                _check(path)
-                is_saved = _is_saved(path)
+                check(path)
+                is_saved = is_saved_copy(path)
                 self._env = lmdb.open(
                     path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
                 )
@@ -271,7 +266,7 @@ class _LmdbBackend(Backend):
         except UnsafeFileError as error:
             raise StoreError(str(error)) from error
         except DAMAGE as error:
-            raise StoreUnavailableError(_damaged(self._path, str(error))) from error
+            raise StoreUnavailableError(damaged(self._path, str(error))) from error
         except lmdb.Error as error:
             raise StoreUnavailableError(
                 f"the coordination store {self._path} can't be used: {error}; check its disk"
@@ -376,9 +371,9 @@ def read_nodes(path: str) -> dict[str, bytes]:
     """The persistent nodes of the store in a folder at one moment, even if another process has it
     open: path to data. It takes no lock and changes nothing; StoreError.
     """
-    problem = _problem(path)
+    problem = find_problem(path)
     if problem is not None:
-        raise StoreDamagedError(_damaged(path, problem))
+        raise StoreDamagedError(damaged(path, problem))
     found: dict[str, bytes] = {}
     try:
         with lmdb.open(path, readonly=True, create=False, max_dbs=0) as env, env.begin() as txn:
@@ -391,7 +386,7 @@ def read_nodes(path: str) -> dict[str, bytes]:
                 if node is not None and not node.ephemeral_owner and name != "/":
                     found[name] = node.data
     except DAMAGE as error:
-        raise StoreUnavailableError(_damaged(path, str(error))) from error
+        raise StoreUnavailableError(damaged(path, str(error))) from error
     except lmdb.Error as error:
         raise StoreUnavailableError(
             f"the coordination store {path} can't be read: {error}; check its folder"
@@ -423,74 +418,3 @@ def _opened(backend: _LmdbBackend) -> SharedTree:
         if backend.files is not None:
             backend.files.remove(session_id)
     return tree
-
-
-def _check(path: str) -> None:
-    """Check the file before it is opened: LMDB would end the process at a damaged page."""
-    problem = _problem(path)
-    for _ in range(LOOKS_AT_A_NEW_STORE):
-        if problem is None or _size(path) >= 2 * PAGE_BYTES:
-            break
-        time.sleep(LOOK_SECONDS)  # another process may be creating it
-        problem = _problem(path)
-    if problem is not None:
-        raise StoreDamagedError(_damaged(path, problem))
-
-
-def _problem(path: str) -> str | None:
-    data = os.path.join(path, DATA)
-    if os.path.exists(data):
-        return find_damage(data)
-    # A new tree would hide that all data is lost.
-    beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
-    return f"{DATA} is missing beside {beside[0]}" if beside else None
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(os.path.join(path, DATA))
-    except FileNotFoundError:
-        return 0
-
-
-def _is_saved(path: str) -> bool:
-    """Whether the copy is from the last stop: nothing was written since."""
-    data, copy = (os.path.join(path, name) for name in (DATA, BACKUP))
-    if not os.path.exists(data):
-        return True  # the store is empty
-    return os.path.exists(copy) and os.path.getmtime(copy) >= os.path.getmtime(data)
-
-
-def _damaged(path: str, problem: str) -> str:
-    return (
-        f"the coordination store {path} is damaged: {problem}. It holds topics, settings, users "
-        f"and rights, and can't be rebuilt: stop its brokers, restore a copy of {DATA} ({BACKUP} "
-        "next to it is from the last start or stop; later changes are lost), remove "
-        f"{LOCK}, and check the disk"
-    )
-
-
-def _keep_private(path: str) -> None:
-    """Create the folder, or check that no other user may change it; its files are made private."""
-    os.makedirs(path, mode=PRIVATE_FOLDER, exist_ok=True)
-    warning = check_folder(path, "the coordination store, which holds credentials,")
-    if warning is not None:
-        LOGGER.warning("coordination store: %s", warning)
-    for name in LMDB_FILES:
-        make_private(os.path.join(path, name))
-
-
-def _lock_folder(path: str, kind: int) -> int:
-    descriptor = open_private(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        raise StoreLockedError(
-            f"the coordination store {path} is open in process {holder}; stop it or use another"
-        ) from None
-    if kind == fcntl.LOCK_EX:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor

@@ -1,0 +1,108 @@
+"""The files of the coordination store in LMDB: who may have them, and whether they are whole."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+
+from kstore.broker.coordination.store import StoreDamagedError, StoreLockedError
+from kstore.log.index.lmdb_check import find_damage
+from kstore.private_files import PRIVATE_FOLDER, check_folder, make_private, open_private
+
+__all__ = [
+    "BACKUP",
+    "DATA",
+    "LOCK",
+    "check",
+    "damaged",
+    "find_problem",
+    "is_saved_copy",
+    "keep_private",
+    "lock_folder",
+]
+
+LOGGER = logging.getLogger("kstore.broker")
+
+DATA, LOCK, BACKUP = "data.mdb", "lock.mdb", "data.mdb.backup"
+LMDB_FILES = (DATA, LOCK, BACKUP)
+PAGE_BYTES = 4096
+LOOKS_AT_A_NEW_STORE = 40
+LOOK_SECONDS = 0.05
+
+
+def check(path: str) -> None:
+    """Check the file before it is opened: LMDB would end the process at a damaged page."""
+    problem = find_problem(path)
+    for _ in range(LOOKS_AT_A_NEW_STORE):
+        if problem is None or _size(path) >= 2 * PAGE_BYTES:
+            break
+        time.sleep(LOOK_SECONDS)  # another process may be creating it
+        problem = find_problem(path)
+    if problem is not None:
+        raise StoreDamagedError(damaged(path, problem))
+
+
+def find_problem(path: str) -> str | None:
+    """What is damaged in a store's folder; None for a whole store, or an empty folder."""
+    data = os.path.join(path, DATA)
+    if os.path.exists(data):
+        return find_damage(data)
+    # A new tree would hide that all data is lost.
+    beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
+    return f"{DATA} is missing beside {beside[0]}" if beside else None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(os.path.join(path, DATA))
+    except FileNotFoundError:
+        return 0
+
+
+def is_saved_copy(path: str) -> bool:
+    """Whether the copy is from the last stop: nothing was written since."""
+    data, copy = (os.path.join(path, name) for name in (DATA, BACKUP))
+    if not os.path.exists(data):
+        return True  # the store is empty
+    return os.path.exists(copy) and os.path.getmtime(copy) >= os.path.getmtime(data)
+
+
+def damaged(path: str, problem: str) -> str:
+    """The message about a damaged store: what it means, and what to do."""
+    return (
+        f"the coordination store {path} is damaged: {problem}. It holds topics, settings, users "
+        f"and rights, and can't be rebuilt: stop its brokers, restore a copy of {DATA} ({BACKUP} "
+        "next to it is from the last start or stop; later changes are lost), remove "
+        f"{LOCK}, and check the disk"
+    )
+
+
+def keep_private(path: str) -> None:
+    """Create the folder, or check that no other user may change it; its files are made private."""
+    os.makedirs(path, mode=PRIVATE_FOLDER, exist_ok=True)
+    warning = check_folder(path, "the coordination store, which holds credentials,")
+    if warning is not None:
+        LOGGER.warning("coordination store: %s", warning)
+    for name in LMDB_FILES:
+        make_private(os.path.join(path, name))
+
+
+def lock_folder(path: str, kind: int) -> int:
+    """The descriptor of a lock on the store that is held until it is closed; StoreLockedError if
+    another process has it. ``kind``: LOCK_SH for a shared store, otherwise LOCK_EX.
+    """
+    descriptor = open_private(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 100, 0).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise StoreLockedError(
+            f"the coordination store {path} is open in process {holder}; stop it or use another"
+        ) from None
+    if kind == fcntl.LOCK_EX:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
