@@ -6,6 +6,8 @@ import fcntl
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kstore.broker.coordination.store import StoreDamagedError, StoreLockedError
 from kstore.log.index.lmdb_check import find_damage
@@ -21,25 +23,49 @@ __all__ = [
     "is_saved_copy",
     "keep_private",
     "lock_folder",
+    "opening",
 ]
 
 LOGGER = logging.getLogger("kstore.broker")
 
 DATA, LOCK, BACKUP = "data.mdb", "lock.mdb", "data.mdb.backup"
 LMDB_FILES = (DATA, LOCK, BACKUP)
-PAGE_BYTES = 4096
-LOOKS_AT_A_NEW_STORE = 40
-LOOK_SECONDS = 0.05
+OPENING_S = 60.0
+"""The longest wait for other processes that open the store."""
+LOOK_S = 0.01
+
+
+@contextmanager
+def opening(path: str) -> Iterator[None]:
+    """Open a store, alone among the processes that open it: one that is being created has a part
+    of its files, as a damaged one. StoreLockedError if another process takes very long.
+    """
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        until = time.monotonic() + OPENING_S
+        while not _locked(folder):
+            if time.monotonic() > until:
+                raise StoreLockedError(
+                    f"another process has been opening the coordination store {path} for "
+                    f"{OPENING_S:.0f} s: look at the brokers there, and at the disk"
+                )
+            time.sleep(LOOK_S)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def check(path: str) -> None:
     """Check the file before it is opened: LMDB would end the process at a damaged page."""
     problem = find_problem(path)
-    for _ in range(LOOKS_AT_A_NEW_STORE):
-        if problem is None or _size(path) >= 2 * PAGE_BYTES:
-            break
-        time.sleep(LOOK_SECONDS)  # another process may be creating it
-        problem = find_problem(path)
     if problem is not None:
         raise StoreDamagedError(damaged(path, problem))
 
@@ -52,13 +78,6 @@ def find_problem(path: str) -> str | None:
     # A new tree would hide that all data is lost.
     beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
     return f"{DATA} is missing beside {beside[0]}" if beside else None
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(os.path.join(path, DATA))
-    except FileNotFoundError:
-        return 0
 
 
 def is_saved_copy(path: str) -> bool:

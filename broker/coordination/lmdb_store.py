@@ -34,6 +34,7 @@ from kstore.broker.coordination.lmdb_files import (
     is_saved_copy,
     keep_private,
     lock_folder,
+    opening,
 )
 from kstore.broker.coordination.store import (
     StoreClosedError,
@@ -222,11 +223,12 @@ class _LmdbBackend(Backend):
                 if shared:
                     sessions = os.path.join(path, SESSIONS)
                     self.files = SessionFiles(sessions, shared_timeout_ms, stall_timeout_ms)
-                check(path)
-                is_saved = is_saved_copy(path)
-                self._env = lmdb.open(
-                    path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
-                )
+                with opening(path):
+                    check(path)
+                    is_saved = is_saved_copy(path)
+                    self._env = lmdb.open(
+                        path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
+                    )
                 self._env.reader_check()  # removes the readers of dead processes
             if not is_saved:
                 self._back_up()

@@ -22,8 +22,8 @@ THRESHOLDS = (700, 5, 0)
 freeze. One takes 0.3 to 0.9 us for each object.
 """
 FREEZES_FROM = 1 if sys.version_info < (3, 14) else 2
-"""The generation from which a collection freezes. The collector of 3.14 does a part of the work each
-time, and calls that generation 1.
+"""The generation from which a collection freezes. The collector of Python 3.14 does a part of the
+work each time, and calls that generation 1.
 """
 CHECK_S = 600.0
 """How often the number of frozen objects is checked."""

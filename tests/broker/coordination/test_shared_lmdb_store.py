@@ -4,22 +4,29 @@ sessions of killed or stopped processes end. Real processes, real signals.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kstore.broker.coordination import lmdb_files
 from kstore.broker.coordination.lmdb_store import CHANGES_KEPT, LmdbStore
 from kstore.broker.coordination.peers import PeerWatcher
-from kstore.broker.coordination.store import StoreClosedError, StoreLockedError, WatchEvent
+from kstore.broker.coordination.store import (
+    StoreClosedError,
+    StoreDamagedError,
+    StoreLockedError,
+    WatchEvent,
+)
 from tests.beside.programs import Dialogue
 from tests.reference.store_changes import Changes
 
@@ -364,3 +371,53 @@ def test_a_store_that_is_closed_does_not_sleep_until_the_next_look(
     closing.start()
     closing.join(60)
     assert not closing.is_alive()
+
+
+@contextmanager
+def half_made(folder: Path) -> Iterator[None]:
+    """A store that another process is creating: it has the lock file, and no data yet."""
+    folder.mkdir(mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    (folder / "lock.mdb").touch()
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def test_a_store_that_another_process_creates_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = threading.Event()
+    with ExitStack() as stack:
+        stack.enter_context(half_made(tmp_path / "store"))
+
+        def sleep(_: float) -> None:
+            (tmp_path / "store" / "lock.mdb").unlink()
+            waits.set()
+            stack.close()
+
+        times = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+        monkeypatch.setattr(lmdb_files, "time", times)
+        with closing(LmdbStore(str(tmp_path / "store"), shared=True)) as store:
+            assert waits.is_set()
+            store.create("/a")
+
+
+def test_a_process_that_never_finishes_opening_the_store_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmdb_files, "OPENING_S", 0.0)
+    with (
+        half_made(tmp_path / "store"),
+        pytest.raises(StoreLockedError, match="another process has been opening"),
+    ):
+        LmdbStore(str(tmp_path / "store"), shared=True)
+
+
+def test_files_that_no_process_creates_are_damage(tmp_path: Path) -> None:
+    with half_made(tmp_path / "store"):
+        pass
+    with pytest.raises(StoreDamagedError, match=r"data\.mdb is missing beside lock\.mdb"):
+        LmdbStore(str(tmp_path / "store"), shared=True)
