@@ -12,8 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import patch
 
 import lmdb
 import pytest
@@ -200,26 +198,6 @@ def test_a_store_without_its_file_is_not_begun_anew(tmp_path: Path) -> None:
     filled(tmp_path).unlink()
     with pytest.raises(StoreDamagedError, match=r"data\.mdb is missing beside lock\.mdb"):
         LmdbStore(tmp_path)
-
-
-def test_a_store_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "lock.mdb").touch()
-    made = tmp_path / "made"
-    LmdbStore(made).close()
-    looks = 0
-
-    def sleep(_: float) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 2:
-            (tmp_path / "data.mdb").touch()
-        elif looks == 3:
-            (made / "data.mdb").rename(tmp_path / "data.mdb")
-
-    # Not time.sleep itself, which other threads of this process call, too.
-    with patch("kstore.broker.coordination.lmdb_store.time", SimpleNamespace(sleep=sleep)):
-        LmdbStore(tmp_path, shared=True).close()
-    assert looks == 3
 
 
 def test_the_copy_of_the_last_stop_can_be_put_back(tmp_path: Path) -> None:
