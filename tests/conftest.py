@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.beside import forked_brokers
-from tests.order import FilesAndOneSpark, long_files_first, read_files_late
+from tests.order import FilesAndOneSpark, few_cases_are_quick, long_files_first, read_files_late
 from tests.times import QUICK_S, TestTimes
 
 if TYPE_CHECKING:
@@ -174,6 +174,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for definition in definitions:
             if definition.scope == "module":
                 definition.finish(item._request)  # type: ignore[arg-type]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Before -m selects tests."""
+    few_cases_are_quick(item)
 
 
 def try_fewer_examples(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ requested (`file::test`, `--lf`), or without workers, pytest collects as usual.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from functools import cache
 from itertools import pairwise
@@ -59,6 +60,19 @@ def long_files_first(items: list[pytest.Item]) -> None:
     """
     took = {ROOT / name: cpu for name, cpu in recorded().items()}
     items.sort(key=lambda item: (rank(item.path), -took.get(item.path, 0.0)))
+
+
+_cases: Counter[tuple[pytest.Collector | None, str]] = Counter()
+
+
+def few_cases_are_quick(item: pytest.Item) -> None:
+    """Mark all cases of a test with `quick_one_in(n)` as slow, except the first of each n."""
+    mark = item.get_closest_marker("quick_one_in")
+    if mark is not None:
+        test = item.parent, getattr(item, "originalname", item.name)
+        if _cases[test] % mark.args[0]:
+            item.add_marker(pytest.mark.slow)
+        _cases[test] += 1
 
 
 def read_files_late(config: pytest.Config) -> None:

@@ -35,6 +35,7 @@ def programs() -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize(("page", "program", "output"), programs(), ids=lambda each: each[:40])
 def test_programs_print_what_the_page_says(
     page: str, program: str, output: str, tmp_path: Path

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.order import send_less
+from tests.order import few_cases_are_quick, send_less
 from tests.times import ROOT
 
 CONFTEST = """
@@ -141,3 +141,24 @@ def test_a_worker_sends_what_the_summary_is_made_of(verbose: int) -> None:
     needed = ["call", "setup", "runtest_protocol_complete"]
     everything = ["logstart", "setup", "call", "setup", "logfinish", "runtest_protocol_complete"]
     assert sent == (everything if verbose > 0 else needed)
+
+
+class Case(pytest.Item):
+    """A case of a parametrized test."""
+
+    originalname = "test"
+
+    def runtest(self) -> None:
+        """Nothing."""
+
+
+def test_of_the_cases_of_a_test_one_in_n_is_quick(request: pytest.FixtureRequest) -> None:
+    for parent in (request.session, request.node.parent):  # of two tests
+        quick = []
+        for number in range(8):
+            case = Case.from_parent(parent, name=f"test[{number}]")
+            case.add_marker(pytest.mark.quick_one_in(3))
+            few_cases_are_quick(case)
+            if case.get_closest_marker("slow") is None:
+                quick.append(number)
+        assert quick == [0, 3, 6]

@@ -120,6 +120,7 @@ def test_the_administration_examples(tmp_path: Path) -> None:
         assert run_python(python, tmp_path) == "['payments'] TOPIC_ALREADY_EXISTS\n"
 
 
+@pytest.mark.slow
 def test_the_example_of_tests(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text(block("docs/testing.md", "python"))
     done = subprocess.run(

@@ -92,6 +92,7 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_a_group_of_raw_members_forms_and_closes_ranks(tmp_path):
     with Pair(tmp_path, Settings(quick=True, scratch=tmp_path, alone=True)) as pair:
         pair.start()

@@ -104,6 +104,7 @@ def test_the_disk_is_measured_and_left_as_it_was(tmp_path):
         disk.require_room(tmp_path, 1 << 60)
 
 
+@pytest.mark.slow
 def test_the_probe_counts_what_is_sent_between_its_words(tmp_path):
     with KstoreBroker(tmp_path, overrides=brokers.SAME) as broker:
         brokers.create_topic(broker, "t", 1)

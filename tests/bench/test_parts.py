@@ -7,6 +7,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from bench.pipeline.parts import NAMES, Parts
 
 _SPARK = """
@@ -43,6 +45,7 @@ worker.communicate(b"\\n")
 """
 
 
+@pytest.mark.slow
 def test_threads_processes_and_those_that_ended_are_told_apart() -> None:
     names = ["Executor task l", "C2 CompilerThre", "GC Thread#0", "dag-scheduler-e"]
     with subprocess.Popen(

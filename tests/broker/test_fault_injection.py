@@ -253,6 +253,7 @@ def test_a_malformed_request_is_told_as_ever(
 # ---- unmodified clients ----
 
 
+@pytest.mark.slow
 def test_librdkafka_gets_over_all_of_it(broker: Broker, topic: str, faults: Faults) -> None:
     delivered: list[tuple[Any, int]] = []
     producer = confluent_kafka.Producer({

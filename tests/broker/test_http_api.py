@@ -281,6 +281,7 @@ def test_an_address_that_others_reach_needs_a_token_and_one_that_is_none_is_refu
         KstoreBroker(tmp_path, overrides={"kstore.http.listener": url}).start()
 
 
+@pytest.mark.slow
 def test_a_broker_without_it_loads_nothing_of_it(tmp_path: Path) -> None:
     code = (
         "import re, sys, kstore.broker.app; "

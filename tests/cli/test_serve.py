@@ -176,6 +176,7 @@ def test_a_broker_says_when_it_is_ready_and_stops_cleanly(
     assert (process.returncode, output, errors) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_second_broker_on_the_same_data_names_the_first(tmp_path: Path) -> None:
     first, line = start(tmp_path)
     try:
@@ -191,6 +192,7 @@ def test_a_second_broker_on_the_same_data_names_the_first(tmp_path: Path) -> Non
         first.communicate(timeout=30)
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     first, line = start(tmp_path)
     try:

@@ -69,6 +69,7 @@ def test_a_command_without_a_broker_says_what_it_waits_for(arguments: tuple[str,
     assert f"cannot connect to {NOBODY}" in told
 
 
+@pytest.mark.slow
 def test_with_json_it_is_an_event() -> None:
     process = kstore("replicate", "t", "--from", NOBODY, "--to", NOBODY, "--json")
     assert process.stdout is not None
@@ -79,6 +80,7 @@ def test_with_json_it_is_an_event() -> None:
     assert f"waiting for {NOBODY}" in told["text"]
 
 
+@pytest.mark.slow
 def test_a_broker_that_stands_still_is_waited_for_aloud(broker: KstoreBroker) -> None:
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
@@ -102,6 +104,7 @@ def test_consume_of_what_is_not_there_ends(
     assert (done.code, told in done.errors.decode()) == (code, True), done.errors
 
 
+@pytest.mark.slow
 def test_consume_without_records_says_that_it_waits(broker: KstoreBroker) -> None:
     told = first_line(kstore("consume", "t", "--offset", "end", "-b", broker.bootstrap))
     assert told == "kstore: waiting for records of t-0, t-1; Ctrl-C to stop\n"

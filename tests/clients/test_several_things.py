@@ -214,6 +214,7 @@ async def _outcome(owner: type[Any], method: str, parameter: str, wrong: Any, fo
             await closing
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("owner", CLASSES, ids=lambda owner: owner.__name__)
 def test_one_thing_in_place_of_several_is_refused_with_a_sentence(
     owner: type[Any], tmp_path: Path

@@ -16,6 +16,7 @@ LARGE = bytes(300_000)
 """More than one read, and more than the buffer for small answers."""
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_loop])
 def test_records_of_any_size_come_through_tls(tmp_path: Path, loop) -> None:
     authority = Authority(tmp_path / "tls")

@@ -199,6 +199,7 @@ for call in (
     assert done.stdout.split() == ["told"] * 3, done.stderr
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize("place", ["/proc/nothere", "file"])
 def test_a_log_dir_that_can_not_be_made_ends_the_start(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()

@@ -134,6 +134,7 @@ def test_a_read_only_console_changes_nothing(broker: Broker) -> None:
         assert "never" not in visitor.get("/ui/topics")
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_where_the_cluster_has_no_users(broker: Broker) -> None:
     settings = ConsoleSettings({"bootstrap.servers": broker.address}, token="open sesame")
     assert settings.login is Login.TOKEN

@@ -115,6 +115,7 @@ def _is_zombie(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_with_users_the_broker_names_the_mechanisms_that_logins_try(secured: Broker) -> None:
     page = ask(f"{secured.http_url}/")
     assert 'action="/ui/login"' in page.text

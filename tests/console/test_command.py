@@ -9,6 +9,8 @@ import subprocess
 import sys
 import urllib.request
 
+import pytest
+
 from kstore.testing import Broker
 
 CONSOLE = (sys.executable, "-m", "kstore", "console")
@@ -30,6 +32,7 @@ def test_it_serves_pages_until_it_is_interrupted(broker: Broker) -> None:
         running.wait(60)
 
 
+@pytest.mark.slow
 def test_without_a_login_it_listens_on_this_machine_alone() -> None:
     environment = {k: v for k, v in os.environ.items() if k != "KSTORE_CONSOLE_TOKEN"}
     for url, words in (

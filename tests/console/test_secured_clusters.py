@@ -120,6 +120,7 @@ def test_what_is_no_token_is_refused(encrypted: Encrypted, token: str) -> None:
         assert not client.cookies
 
 
+@pytest.mark.slow
 def test_a_token_that_another_has_signed_is_refused(encrypted: Encrypted, tmp_path: Path) -> None:
     with console(encrypted, "OAUTHBEARER") as client:
         answer = client.post("/ui/login", data={"password": Signer(tmp_path).token("carol")})

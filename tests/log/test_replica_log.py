@@ -139,6 +139,7 @@ class Writer:
         self.log.append_batches(bytearray(batch))
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("seed", range(15))
 def test_after_cuts_and_restarts_the_producers_are_those_of_the_records(
     tmp_path: Path, seed: int

@@ -242,6 +242,7 @@ def test_a_copy_that_fails_leaves_no_second_name_of_the_segment(
         assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("step", ["_share_log", "copy_file", "_sync_folder", "_name"])
 def test_a_killed_process_leaves_no_folder_that_looks_like_a_copy(

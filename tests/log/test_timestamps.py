@@ -39,6 +39,7 @@ def test_a_look_finds_what_all_records_say(codec: int) -> None:
             assert find_by_time(batch, time, start) == right
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
 def test_a_look_holds_a_window_alone(codec: int) -> None:
     batch = large_batch(codec, count=1000)  # 40 MB

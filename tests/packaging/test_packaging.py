@@ -139,6 +139,7 @@ def test_a_folder_is_imported_under_its_public_name_only(name: str) -> None:
     assert f"imported as kstore.{name}" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "tag"),
     [("1.2.3", "v1.2.3"), pytest.param("1.2.4.dev5", "HEAD", marks=pytest.mark.slow)],

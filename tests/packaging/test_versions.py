@@ -76,6 +76,7 @@ def test_a_tagged_commit_is_that_release(tree: Path) -> None:
     assert problems(tree) == []
 
 
+@pytest.mark.slow
 def test_a_commit_behind_a_tag_is_the_next_release_in_development(
     tree: Path, tmp_path: Path
 ) -> None:

@@ -263,6 +263,7 @@ def test_progress_reports_where_the_partitions_end(
     assert told["topics"][topic]["partitions"]["0"]["offset"] == 10
 
 
+@pytest.mark.slow
 def test_a_query_waits_for_a_broker_that_is_restarted(
     start: Start, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

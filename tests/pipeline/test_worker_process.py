@@ -99,6 +99,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 
 
+@pytest.mark.slow
 def test_freed_memory_is_kept() -> None:
     if not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("this allocator cannot be told to keep memory")
@@ -130,6 +131,7 @@ print(module.__name__, hasattr(module, "__file__"))
 """
 
 
+@pytest.mark.slow
 def test_a_stream_s_process_imports_pyarrow_when_rows_are_made() -> None:
     told = subprocess.run(
         [sys.executable, "-c", _LATER], check=True, stdout=subprocess.PIPE, text=True
@@ -138,6 +140,7 @@ def test_a_stream_s_process_imports_pyarrow_when_rows_are_made() -> None:
     assert told.splitlines() == ["[]", "[{'id': [1, 2]}]", f"{module} True"]
 
 
+@pytest.mark.slow
 def test_other_names_of_the_module_are_found_too() -> None:
     script = """
 from kstore.pipeline.worker_process import import_rows_later

@@ -65,6 +65,7 @@ def test_a_changed_message_gives_a_message_or_a_protocol_error(data: st.DataObje
     message.encode(version)
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("cls", FEW_AND_SLOW, ids=lambda cls: cls.__name__)
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -78,6 +79,7 @@ def test_every_cut_of_a_message_is_a_protocol_error(
                 cls.decode(raw[:size], version)
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
 def test_lying_counts_allocate_no_more_than_the_frame_justifies(cls: type[Message]) -> None:
     frames = [byte * 400 for byte in (b"\x00", b"\x7f", b"\xff", b"\x01", b"\x00\x00\x01\x80")]

@@ -35,6 +35,7 @@ def build_by(client, codec, rows) -> bytes:
     return bytes(builder.build())
 
 
+@pytest.mark.quick_one_in(4)
 @CLIENTS
 @CODECS
 @settings(max_examples=30)
@@ -50,6 +51,7 @@ def test_their_batches_are_valid_and_read_as_written(client, codec, rows) -> Non
     assert found == rows
 
 
+@pytest.mark.quick_one_in(4)
 @CLIENTS
 @CODECS
 @settings(max_examples=30)

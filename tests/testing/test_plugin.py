@@ -186,6 +186,7 @@ def test_it(kstore_admin, kstore_broker):
     wrong.stdout.fnmatch_lines(["*a kstore setting is KEY=VALUE, not 'oops'*"])
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_start_says_why(project: pytest.Pytester) -> None:
     project.makepyfile("def test_it(kstore_broker): pass")
     result = run(project, "--kstore-setting", "num.partitions=0")

@@ -73,6 +73,7 @@ def _writes(node: ast.AST, given: set[str]) -> Iterator[int]:
                 yield node.lineno
 
 
+@pytest.mark.slow
 def test_no_handler_writes_into_its_request() -> None:
     assert [
         f"{path.relative_to(API)}:{line}"

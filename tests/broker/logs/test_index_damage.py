@@ -100,6 +100,7 @@ def test_a_damaged_index_costs_a_restarted_broker_nothing(
     assert_all_served(TopicClient(broker), COUNT + 1)
 
 
+@pytest.mark.slow
 def test_an_index_that_is_damaged_under_a_running_broker_is_made_anew(
     served: tuple[KstoreBroker, Callable[[], int]],
 ) -> None:

@@ -116,6 +116,7 @@ class Counted:
         return super().__getattribute__(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit", [*(pytest.param(few, marks=pytest.mark.slow) for few in (0, 100)), COUNT]
 )

@@ -214,6 +214,7 @@ def errors_of(broker: Broker) -> dict[str, tuple[str, float]]:
             for (each, labels), value in counted.items() if each == name}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -> None:
     lost = [
         {"topic": "lost", "partitions": [{"partition": n} for n in range(3)]}
@@ -238,12 +239,14 @@ def test_errors_are_counted_by_api_wherever_an_answer_has_them(tmp_path: Path) -
     assert found == {"Metadata": (unknown, 2), "Fetch": (unknown, 3), "OffsetCommit": (unknown, 4)}
 
 
+@pytest.mark.slow
 def test_errors_of_metadata_that_makes_topics_first_count_too(tmp_path: Path) -> None:
     with Broker(tmp_path, {"default.replication.factor": "3"}) as broker:
         ask(broker.address, Ask.Metadata(topics=[{"name": "lost"}]), 8)
         assert errors_of(broker) == {"Metadata": ("INVALID_REPLICATION_FACTOR", 1)}
 
 
+@pytest.mark.slow
 def test_throttle_times_in_answers_are_added_up_by_api(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         with AdminClient(bootstrap_servers=broker.address) as admin:
@@ -298,6 +301,7 @@ def test_without_the_right_nothing_is_told_by_name(tmp_path: Path) -> None:
         assert ("kafka_server_brokertopicmetrics_messagesin_total", ()) in found
 
 
+@pytest.mark.slow
 def test_a_follower_counts_the_bytes_that_it_has_copied(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         with AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:

@@ -100,6 +100,7 @@ def without_fields(message: Any) -> int:
     return found
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(("api_key", "version"), CASES)
 def test_who_does_not_ask_gets_kafkas_bytes(
     running: KstoreBroker, topic: Topic, api_key: int, version: int

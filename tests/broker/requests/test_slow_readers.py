@@ -83,6 +83,7 @@ def open_files(broker: KstoreBroker) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_every_byte_in_the_order_of_its_requests(broker: KstoreBroker) -> None:
     topic = Topic(Wire(broker), "slow")
     stored = [b"".join(fill(topic, 6, index)) for index in (0, 1)]

@@ -140,6 +140,7 @@ def test_python_collects_by_itself_again_once_it_is_stopped() -> None:
     assert (gc.get_threshold(), list(gc.callbacks)) == before
 
 
+@pytest.mark.slow
 def test_a_deleted_topic_leaves_nothing_to_collect(tmp_path: Path) -> None:
     def there() -> int:
         kinds = (TopicEntry, Partition, LogCore, LocalLog)

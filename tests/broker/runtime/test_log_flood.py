@@ -40,6 +40,7 @@ def knock(address: str, sent: bytes, *, tls: bool = False) -> None:
             pass
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])
 def test_refused_connections_are_told_a_few_times_and_counted(
     tmp_path: Path, listener: str

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from kstore.broker.metrics.shares import of_shares
 from kstore.broker.metrics.topics import SummedUp
 from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator, ShareStatePartition
@@ -138,6 +140,7 @@ def test_the_last_pruned_offset_is_told_while_the_partition_is_here() -> None:
     asyncio.run(prune_and_leave())
 
 
+@pytest.mark.slow
 def test_snapshots_of_much_state_are_appended_in_batches_that_the_topic_takes() -> None:
     async def sizes() -> list[int]:
         writer = FakeWriter()

@@ -157,6 +157,7 @@ def test_a_member_that_was_killed_is_replaced_after_its_session(
     run(scene())
 
 
+@pytest.mark.quick_one_in(3)
 def test_who_does_not_poll_loses_its_partitions_and_gets_some_back(
     broker: KstoreBroker, protocol: dict[str, object]
 ) -> None:

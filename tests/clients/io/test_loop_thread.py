@@ -146,6 +146,7 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(
     "script",
     [

@@ -187,6 +187,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize(("does", "api", "code"), CASES)
 def test_a_request_that_an_outdated_broker_refuses_goes_to_another(
     brokers: Brokers, does: Callable[[Brokers], None], api: str, code: int

@@ -166,6 +166,7 @@ def group_tool(broker: KstoreBroker | KafkaBroker, *args: str) -> str:
     return ask_tool(broker, "kafka-consumer-groups", *args).stdout
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize(
     "kinds",
     [(Confluent, Confluent), (KafkaPython, KafkaPython), (AioKafka, AioKafka)],

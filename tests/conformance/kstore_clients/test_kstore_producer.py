@@ -295,6 +295,7 @@ def test_a_kafka_broker_takes_no_given_offsets(kafka: Any, topic: str) -> None:
         producer.flush(raise_errors=False)
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize("partitioner", ["murmur2", "ordered"])
 def test_a_topic_that_grows_while_it_is_written_loses_and_doubles_nothing(
     peer: KstoreBroker, topic: str, partitioner: str

@@ -425,6 +425,7 @@ def test_kstore_and_java_share_a_group(
     assert nothing_is_left(join())
 
 
+@pytest.mark.slow
 def test_the_commands_for_share_groups(servers: str, fill: Fill, topic: str, group: str) -> None:
     fill(6)
     kstore = Shell(servers)

@@ -23,6 +23,7 @@ def in_place(found: list[Read]) -> list[tuple[int, Sample]]:
     return sorted((read.offset, read.sample) for read in found)
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize(
     "idempotent",
     [pytest.param(False, marks=pytest.mark.slow), True],
@@ -43,6 +44,7 @@ def test_a_client_reads_back_every_record_that_it_sent_in_order(
     assert stored <= {codec} | ({"none"} if client.name != "aiokafka" else set())
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_client_reads_what_every_client_wrote(peer, topic, codec):
     drivers = [kind(peer.bootstrap) for kind in PYTHON_CLIENTS.values()]
@@ -64,6 +66,7 @@ def test_unacknowledged_records_arrive_too(client, topic):
     assert [r.sample for r in client.read(topic, len(sent))] == sent
 
 
+@pytest.mark.quick_one_in(3)
 def test_records_without_a_named_partition_keep_their_order_per_key(client, topic):
     client.create_topic(topic, 4)
     sent = [sample for sample in samples(80) if sample.key]

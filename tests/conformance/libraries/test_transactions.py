@@ -115,6 +115,7 @@ def with_kafka_python(broker: Any, topic: str, group: str) -> None:
     producer.close()
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("run", [with_confluent, with_aiokafka, with_kafka_python])
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     peer: Any, topic: str, run: Callable[[Any, str, str], None]

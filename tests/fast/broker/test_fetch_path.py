@@ -101,6 +101,7 @@ def test_empty_answers(plane: Plane, version: int) -> None:
     assert (answer.error_code, answer.high_watermark, bytes(answer.records)) == (0, 0, b"")
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("offset", [-1, 3, 2**62])
 def test_offsets_outside_the_log(plane: Plane, version: int, offset: int) -> None:

@@ -42,6 +42,7 @@ async def begin(served: Served) -> Peer:
     return peer
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_slice_is_read_in_by_the_thread(plane: Plane) -> None:
     async def story(served: Served) -> None:
         pages = plane.dir.pages

@@ -151,6 +151,7 @@ def test_a_bulk_connection_reads_its_share_of_a_turn_and_others_go_in_between(pl
     on_sockets(plane, story)
 
 
+@pytest.mark.slow
 def test_many_bulk_connections_share_what_all_may_take(tmp_path: Path) -> None:
     plane = Plane(tmp_path, partitions=16)
     plane.plane.turn_bytes = MB

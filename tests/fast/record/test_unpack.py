@@ -52,6 +52,7 @@ def test_records_of_any_size_pass_the_window(codec: int) -> None:
     assert claim(codec, compress(codec, payload)) >= len(payload)
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_window_finds_what_a_look_at_everything_finds(codec: int) -> None:
     """Damage in the records (before they are compressed) and in what is compressed."""

@@ -33,6 +33,7 @@ from tests.log.segments.damaged_dirs import DAMAGES, PAGE, SEEDS, Examiner
 from tests.log.segments.damaged_dirs import examiner as examiner  # a fixture
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_whatever_befalls_the_index_every_record_is_found_by_offset_and_time(
@@ -41,6 +42,7 @@ def test_whatever_befalls_the_index_every_record_is_found_by_offset_and_time(
     assert examiner.findings(ENVIRONMENT_NAME, kind, seeds) == []
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("name", ["partition.metadata", START_OFFSET_NAME])
 @pytest.mark.parametrize("kind", ["bits", "cut", "noise"])
 def test_damage_of_a_small_file_costs_no_record(examiner: Examiner, name: str, kind: str) -> None:
@@ -427,6 +429,7 @@ def test_verify_tells_a_damaged_index_and_a_damaged_page_of_it(tmp_path: Path) -
 # -- pages that a crash left short
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize("seed", [1, 3])
 def test_pages_of_processes_that_were_killed_do_not_overlap(tmp_path: Path, seed: int) -> None:
     """A killed process leaves a short page, and the next process begins another after it. A reader

@@ -85,6 +85,7 @@ def _is_case(kind: str, number: int) -> bool:
 CASES = [(kind, n) for kind in BITS for n in (0, 1, 2, 5, 6, 8) if _is_case(kind, n)]
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize(("kind", "number"), CASES)
 def test_all_commands_name_the_same_bytes_and_offsets(
     tmp_path: Path, places: Places, kind: str, number: int
@@ -137,6 +138,7 @@ def test_one_file_of_a_partition_is_judged_as_with_its_neighbours(
     assert (problem.position, problem.end_position, problem.next_offset) == (start, end, 12)
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_damage_goes_on_and_fails(tmp_path: Path, places: Places) -> None:
     path = tmp_path / "log"
     file, start, end = places[2]

@@ -16,6 +16,7 @@ from tests.log.segments.test_damage import COUNT, flip, make, read_all
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("number", [0, 2, 5, 7])
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def count_looks(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return looks
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(
     ("here", "there", "end"),
     [

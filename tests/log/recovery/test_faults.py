@@ -38,6 +38,7 @@ def open_on(fs: FaultyFileSystem, **settings: Any) -> Log:
 # -- power cuts
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("seed", range(30))
 def test_after_a_power_cut_everything_acknowledged_under_always_is_there(
     root: Path, tmp_path: Path, seed: int
@@ -61,6 +62,7 @@ def test_after_a_power_cut_everything_acknowledged_under_always_is_there(
         assert after.append(b"goes on") == after.log_end_offset - 1
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("seed", range(30))
 def test_after_a_power_cut_everything_flushed_under_os_is_there(
     root: Path, tmp_path: Path, seed: int
@@ -185,6 +187,7 @@ def values_before_damage(log: Log) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.slow
 def test_random_bytes_for_a_segment_never_harm(tmp_path: Path) -> None:
     chance = random.Random(5)
     segment, _ = small_log(tmp_path / "log", 8)
@@ -319,6 +322,7 @@ def test_a_damaged_index_is_rebuilt(tmp_path: Path) -> None:
         assert len(values(log)) == 100
 
 
+@pytest.mark.slow
 def test_faults_while_cleaning_leave_the_log_readable(root: Path) -> None:
     for call in ("append", "sync", "replace", "open", "fsync_dir", "unlink"):
         for after in range(4):

@@ -23,6 +23,7 @@ def meet(log: Log, offset: int) -> None:
             pass
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("number", [0, 2, 4, 5, 6, 8])
 @pytest.mark.parametrize("at", [BASE_OFFSET, EPOCH, RECORDS, 8, 17])

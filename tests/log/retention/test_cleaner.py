@@ -247,6 +247,7 @@ def test_an_open_transaction_stops_the_cleaner(tmp_path: Path) -> None:
 # -- what a crash leaves
 
 
+@pytest.mark.slow
 def test_every_state_that_a_crash_in_a_swap_leaves_is_finished(tmp_path: Path) -> None:
     states: list[Path] = []
     source = tmp_path / "source"

@@ -76,6 +76,7 @@ def leave_out_and_die(path: Path, at: int, number: int, *, rolled: bool) -> None
     log.leave_out(at)
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize(("at", "rolled"), [(5, True), (36, False)])
 def test_a_kill_while_records_are_left_out_gives_no_offset_again(
     tmp_path: Path, at: int, rolled: bool

@@ -308,6 +308,7 @@ def test_who_reads_at_any_step_of_a_swap_finds_what_there_is(
 # -- other changes of the log meanwhile
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("position", [-2, -6, -10])
 def test_a_truncation_while_segments_are_cleaned_loses_nothing_and_brings_nothing_back(
     prepared: tuple[Path, Model], tmp_path: Path, position: int
@@ -356,6 +357,7 @@ def test_what_follows_a_truncation_is_dirty_again(tmp_path: Path) -> None:
         assert not [record for record in log.records() if record.key == b"k"]
 
 
+@pytest.mark.slow
 def test_a_read_that_began_before_a_swap_leaves_no_place_in_the_old_file(tmp_path: Path) -> None:
     fs = CountingFileSystem(str(tmp_path))
     model = Model()

@@ -165,6 +165,7 @@ def with_gaps(path: Path, **settings: Any) -> Log:
     return log
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 130])
 @pytest.mark.parametrize("at", [*range(5, 21), *range(25, 41)])
 def test_a_log_that_is_cut_in_a_gap_ends_there(tmp_path: Path, at: int, segment_bytes: int) -> None:
@@ -276,6 +277,7 @@ def is_prefix(log: Log, expected: list[int]) -> int:
 ALL = [base + each for base in (0, 20, 40, 60) for each in range(8)]
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("reopens", [False, True])
 @pytest.mark.parametrize("at", [0, 3, 20, 25, 33, 40, 65])
 def test_a_cut_that_fails_at_any_call_leaves_the_beginning_and_can_be_tried_again(
@@ -316,6 +318,7 @@ def truncate_and_die(path: Path, at: int, number: int) -> None:
     log.truncate(at)
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("replicated", [False, True])
 @pytest.mark.parametrize("at", [3, 20, 33])
 def test_a_kill_while_a_log_is_cut_gives_no_offset_again(

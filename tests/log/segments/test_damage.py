@@ -94,6 +94,7 @@ def check(path: Path, *, last_may_be_cut: bool, per_batch: int = 2) -> None:
         assert len(expected) - len(found) <= per_batch
 
 
+@pytest.mark.quick_one_in(7)
 @pytest.mark.parametrize("indexed", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [0, *IN_MAKE_TEST, COUNT // 2 - 1, COUNT - 1])
 @pytest.mark.parametrize("field", FIELDS)

@@ -201,6 +201,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_writer_killed_between_its_write_and_saying_so(tmp_path: Path, whole: bool) -> None:
     """A torn batch is cut off; a complete one may have been read, and stays."""

@@ -61,6 +61,7 @@ class Machine:
         monkeypatch.setattr(Transaction, "_apply", applying)
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize("torn", ["none", "any", "all"])
 @pytest.mark.parametrize("step", range(7))
 @pytest.mark.parametrize("seed", range(4))

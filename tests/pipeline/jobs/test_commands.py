@@ -100,6 +100,7 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
     assert Path(out.strip()).is_file()
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -41,6 +41,7 @@ def test_a_file_is_loaded_compared_and_the_broker_stopped(tmp_path: Path, source
     assert said[-1] == f"Stopped   the broker, cleanly; the data stays in {tmp_path / 'data'}"
 
 
+@pytest.mark.slow
 def test_a_broker_that_can_not_start_is_told_with_its_own_words(
     tmp_path: Path, source: Path
 ) -> None:

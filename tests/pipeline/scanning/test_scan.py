@@ -150,6 +150,7 @@ def test_engines_read_only_the_columns_that_a_query_needs(
     assert orders.to_lazy().head(5).collect()["offset"].to_list() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_neither_pyarrow_nor_pyspark_is_needed(folder: Path) -> None:
     program = f"""
 import sys

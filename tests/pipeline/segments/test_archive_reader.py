@@ -72,6 +72,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_became_complete_does_not_count(archive: Path) -> None:
     _run(archive, "r2", [_row(p, n) for p in (0, 1) for n in range(60, 90)])
     assert _rows(_reader(archive)) == [(p, n) for p in (0, 1) for n in range(90)]

@@ -244,6 +244,7 @@ def interruptions(monkeypatch: pytest.MonkeyPatch) -> Interruptions:
     return Interruptions(monkeypatch)
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("writes", range(0, 12, 2))
 def test_a_driver_that_died_in_between_is_carried_on_by_the_next(

@@ -46,6 +46,7 @@ def write(broker: Broker) -> None:
     commit(settings, [written])
 
 
+@pytest.mark.slow
 def test_a_user_with_the_rights_that_are_named_writes(secured: Broker) -> None:
     with AdminClient(bootstrap_servers=secured.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("orders", 1)])

@@ -52,6 +52,7 @@ def filled(cls: Any, version: int, rows: int) -> Any:
     return cls(**values)
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("key", sorted(API_TABLE))
 def test_every_api_can_fail_in_its_own_form(key: int) -> None:
     row, api = API_TABLE[key], APIS[key]

@@ -77,6 +77,7 @@ def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: i
     in_world(folder, ask, **{"kstore.request.max.elements": str(MOST_ELEMENTS // parts)})
 
 
+@pytest.mark.quick_one_in(8)
 @pytest.mark.parametrize(("key", "path", "distinct"), CASES)
 def test_a_wide_request_gives_others_their_turns(
     tmp_path: Path, key: int, path: Fields, distinct: bool, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +112,7 @@ JUDGED_AS_A_WHOLE = [
 ]
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), PARTS])
 @pytest.mark.parametrize(("key", "path"), JUDGED_AS_A_WHOLE)
 def test_what_is_judged_as_a_whole_gives_others_their_turns_too(

@@ -198,6 +198,7 @@ def test_filters_that_match_more_rules_than_an_answer_may_have_delete_nothing(
     in_world(tmp_path, ask, **AUTHORIZER)
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize("count", [2, MANY])
 @pytest.mark.parametrize(
     ("names", "code"),

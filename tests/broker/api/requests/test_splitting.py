@@ -51,6 +51,7 @@ CASES = [
 ]
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize(("key", "path"), CASES)
 def test_answers_to_the_pieces_are_the_answer_to_the_whole(key: int, path: Any) -> None:
     version = APIS[key].max_version

@@ -179,6 +179,7 @@ def test_who_has_no_right_is_refused_by_every_api_at_every_version_and_changes_n
     assert state(peer) == before
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize("key", [key for key in KEYS if key not in BY_ID])
 def test_who_has_no_right_does_not_learn_what_is_there(
     peer: SecuredPeer, units: Units, key: int
@@ -206,6 +207,7 @@ REFUSING = [
 ]
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize(("key", "right"), REFUSING, ids=lambda value: str(value)[:40])
 def test_the_rights_of_the_row_are_enough_and_none_of_them_can_be_missing(
     peer: SecuredPeer, units: Units, key: int, right: Right

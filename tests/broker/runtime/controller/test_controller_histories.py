@@ -213,6 +213,7 @@ class History:
                 assert self.leaders.setdefault(key, leader) == leader, "two leaders in one epoch"
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_in_the_end_store_controller_and_brokers_say_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def answered(port: int) -> socket.socket | None:
     return sock
 
 
+@pytest.mark.slow
 def test_without_descriptors_topics_and_connections_are_refused_and_the_broker_lives(
     limited, tmp_path
 ):

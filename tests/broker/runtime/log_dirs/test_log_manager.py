@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from kstore._fast.broker.partition_table import PartitionTable
 from kstore.broker.runtime.dir_threads import DirThreads
 from kstore.broker.runtime.log_dirs.dir_calls import LOGS_AT_ONCE
@@ -45,6 +47,7 @@ def test_a_new_partition_goes_to_the_log_dir_with_the_fewest(tmp_path):
         again.close()
 
 
+@pytest.mark.slow
 def test_many_logs_are_taken_away_with_turns_for_others(tmp_path, monkeypatch):
     monkeypatch.setattr("kstore.broker.runtime.slices.SLICE_S", 0)  # each piece takes a whole slice
     log_manager = _log_manager()

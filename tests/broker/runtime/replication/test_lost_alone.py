@@ -30,6 +30,7 @@ def cut(path: Path, count: int) -> None:
     os.truncate(path, found[count].position if count < len(found) else path.stat().st_size)
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize("epoch", [0, 1])
 @pytest.mark.parametrize("left", [0, EVERYWHERE, EVERYWHERE + 1, BEHIND, BEHIND + 1])
 def test_what_a_leader_lost_that_was_in_sync_alone_comes_from_who_still_has_it(

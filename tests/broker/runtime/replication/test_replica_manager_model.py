@@ -154,6 +154,7 @@ async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
         assert codes(answers) == errors
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_broker_is_what_controllers_last_said(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)

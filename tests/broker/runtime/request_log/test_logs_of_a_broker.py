@@ -69,6 +69,7 @@ def test_what_a_client_did_wrong_is_one_event(broker):
     assert any("closing the connection" in each["message"] for each in events(broker))
 
 
+@pytest.mark.slow
 def test_why_a_broker_did_not_start_is_an_event_too(broker, tmp_path: Path):
     command = serve_command(
         "--override=kstore.logging.format=json",

@@ -30,6 +30,7 @@ def denials(broker: Broker) -> list[str]:
     return [line.removeprefix(start) for line in found if line.startswith(start)]
 
 
+@pytest.mark.slow
 def test_what_a_client_was_refused_is_in_the_log(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     with AdminClient(bootstrap_servers=servers) as admin:

@@ -56,6 +56,7 @@ def trusted(url: str, **more: Any) -> tuple[BearerTokens, list[str]]:
     return BearerTokens(settings, "L", told.append), told
 
 
+@pytest.mark.slow
 def test_keys_that_change_are_read_anew(
     endpoint: Endpoint, signers: list[Signer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

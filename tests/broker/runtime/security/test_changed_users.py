@@ -98,6 +98,7 @@ def test_users_of_plain_are_let_go_too_unless_the_setting_is_off(broker: Broker)
         assert lives(alice)
 
 
+@pytest.mark.slow
 def test_a_fetch_that_waits_ends_with_its_session(broker: Broker) -> None:
     """From then on the connection may only be reauthenticated; earlier requests are still
     answered.

@@ -148,6 +148,7 @@ def test_the_admin_client_renews_expires_and_tells(broker: Broker) -> None:
             client.create_delegation_token(owner="alice")
 
 
+@pytest.mark.slow
 def test_without_a_key_there_are_no_tokens(tmp_path: Path) -> None:
     settings = {name: value for name, value in SETTINGS.items() if "secret.key" not in name}
     with Broker(tmp_path, settings) as broker, alices(sasl(broker)) as client:

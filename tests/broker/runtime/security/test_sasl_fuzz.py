@@ -141,6 +141,7 @@ def test_nothing_is_answered_and_nothing_grows(broker: Broker) -> None:
         assert client.ask(MetadataRequest(topics=[]), 12) is not None
 
 
+@pytest.mark.slow
 def test_a_declared_size_alone_takes_no_memory(broker: Broker) -> None:
     address = addresses(broker)["SASL_PLAINTEXT"]
     host, _, port = address.rpartition(":")

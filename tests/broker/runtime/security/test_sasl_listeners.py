@@ -369,6 +369,7 @@ def test_users_are_changed_at_run_time(broker: Broker, signer: Signer) -> None:
     produce(client_settings(where["HASTY"], "PLAIN", signer, user="bob"), "hasty", [b"2"])
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

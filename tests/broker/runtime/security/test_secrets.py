@@ -106,6 +106,7 @@ def test_the_printed_settings_hold_no_secret(tmp_path: Path) -> None:
         assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize(
     "wrong",
     [

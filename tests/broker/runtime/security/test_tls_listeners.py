@@ -129,6 +129,7 @@ def test_a_listeners_keys_are_changed_at_run_time(authority: Authority, tmp_path
         assert "the new ones are in use" in broker.output()
 
 
+@pytest.mark.slow
 def test_certificates_and_versions_are_asked_for_at_run_time(
     authority: Authority, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ def _version(authority: Authority, broker: Broker, *, certificate: bool) -> str 
         return link.version()
 
 
+@pytest.mark.quick_one_in(3)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -164,6 +164,7 @@ def test_a_topic_is_deleted_before_its_files_are_and_its_name_is_free(
     in_world(tmp_path, story)
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_hangs_holds_nothing_back_past_the_limit(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         topics = await made(world)

@@ -434,6 +434,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
 ]
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(("module", "name", "planted"), PLANTED)
 def test_a_planted_bug_is_noticed(
     module: Any, name: str, planted: Any, monkeypatch: pytest.MonkeyPatch
@@ -442,6 +443,7 @@ def test_a_planted_bug_is_noticed(
     _is_noticed(Controller)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "planted"), PLANTED_ELIGIBLE)
 def test_a_planted_bug_in_who_is_eligible_is_noticed(
     name: str, planted: Any, monkeypatch: pytest.MonkeyPatch

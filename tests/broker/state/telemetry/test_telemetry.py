@@ -125,6 +125,7 @@ MANY = [(f"k{number}", "") for number in range(MAX_ATTRIBUTES + 1)]
 LONG = "x" * (MAX_TEXT_BYTES + 1)
 
 
+@pytest.mark.quick_one_in(5)
 @pytest.mark.parametrize(
     "data",
     [
@@ -151,6 +152,7 @@ def test_metrics_that_cost_more_than_a_clients_are_refused(data):
         read(data)
 
 
+@pytest.mark.slow
 def test_what_a_client_pushes_at_most_is_read():
     point = POINT._replace(attributes=tuple(MANY[:MAX_ATTRIBUTES]))
     assert read(written(point, MANY[:MAX_ATTRIBUTES]))[0].attributes == point.attributes

@@ -61,6 +61,7 @@ assert not [name for name in sys.modules if name.startswith("confluent_kafka.cim
 """
 
 
+@pytest.mark.quick_one_in(2)
 @pytest.mark.parametrize(
     ("program", "printed"),
     [(KOMBU, "0 1 2 3 4"), (FASTSTREAM, "0 2 4 6 8")],

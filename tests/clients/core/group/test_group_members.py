@@ -343,6 +343,7 @@ FOUND = (("consumer", 1074), ("consumer", 1079))
 """Seeds that found something; see `git log`."""
 
 
+@pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize(
     ("protocol", "seed"),
     [*itertools.product(sorted(STRATEGIES), range(12)), *FOUND],

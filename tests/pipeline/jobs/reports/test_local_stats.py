@@ -47,6 +47,7 @@ def summed(folded: list[Any]) -> Stats:
     return found
 
 
+@pytest.mark.quick_one_in(4)
 @pytest.mark.parametrize("keys", [True, False])
 @pytest.mark.parametrize("times", [True, False])
 def test_sums_of_pieces_are_the_sums_of_the_whole(keys: bool, times: bool) -> None:

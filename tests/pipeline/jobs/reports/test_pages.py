@@ -40,6 +40,7 @@ class Tags(HTMLParser):
         """None."""
 
 
+@pytest.mark.slow
 def test_a_verification_s_page_shows_findings_and_is_whole() -> None:
     found = Verification(
         summaries=[Summary("t<b>", 0, 0, 9, 0, 9, 0, 9, 9, 8, findings=1), Summary("u", 0)],
@@ -124,6 +125,7 @@ def test_bars_say_names_and_values_as_they_are(recwarn: pytest.WarningsRecorder)
     assert show_key(b"line\none\x00") == r"line\none\x00"
 
 
+@pytest.mark.slow
 def test_plots_take_colours_and_width_from_the_page() -> None:
     for svg in (plots.bars([("t", [1])], ["records"]), plots.columns([("a", 1)], "sizes")):
         assert set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) <= {

@@ -54,6 +54,7 @@ def test_many_joins_at_once_lead_to_few_assignments_without_an_interval() -> Non
     assert sum(len(each) for part in group.target.values() for each in part.values()) == PARTITIONS
 
 
+@pytest.mark.slow
 def test_a_join_between_two_assignments_looks_at_no_other_member() -> None:
     driver = ConsumerDriver()
     driver.shard.settings = driver.shard.settings._replace(check_invariants=False)
