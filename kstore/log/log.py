@@ -372,7 +372,7 @@ class Log(ReadableLog, Appender):
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
     def doubt_last_batch(self, most: int) -> None:
-        """The last batch is damaged if its leader epoch is above ``most``, the highest that a
+        """The last batch is damaged if its leader epoch is far above ``most``, the highest that a
         leader has had.
         """
         from kstore.log.recovery import corruption

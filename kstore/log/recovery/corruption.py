@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["doubt_last_batch", "examine"]
 
+RESTORED_EPOCHS = 1000
+"""An older copy of the coordination store can lack this many leader epochs of a partition."""
+
 
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
     """Find the damage near a position at which reading stopped, and make reads avoid it.
@@ -73,17 +76,20 @@ def _stretch(
 
 
 def doubt_last_batch(log: LocalLog, most: int) -> None:
-    """Record the last batch as damaged, and forget its leader epoch, if that is above ``most``, the
-    highest epoch that a leader has had. No checksum covers an epoch, and no batch follows that
+    """Record the last batch as damaged, and forget its leader epoch, if that is far above ``most``,
+    the highest epoch that a leader has had. No checksum covers an epoch, and no batch follows that
     would contradict it when the log is opened.
 
-    Several batches with such an epoch are kept as they are: one turned bit does not explain them.
+    What one turned bit does not explain is kept as it is: several batches with such an epoch, or
+    one that is only a little above, as after the coordination store was restored from a copy.
     """
     core = log.core
     with core:
         epochs = core.epochs.as_list()
         epoch, first = epochs[-1] if epochs else (-1, -1)
-        if epoch <= most or not core.log_start_offset <= first < core.log_end_offset:
+        if epoch <= most + RESTORED_EPOCHS:
+            return
+        if not core.log_start_offset <= first < core.log_end_offset:
             return
         try:
             found = core.slice_at(first, core.log_end_offset, 1)
