@@ -142,10 +142,10 @@ class Replicas:
             if partition is None or partition.log is None:
                 wanted.append(Wanted(place, topic_id, config, state.is_new))
         why = self._descriptors.refuse_logs(len(wanted)) if wanted else None
-        if why is not None:
-            self._opened = dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
-            return late
         self._opened = {}
+        if why is not None:
+            self._opened |= dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
+            wanted = []  # those that are open already are taken
         async for each, opened in self._log_manager.open_logs(wanted, patient=False):
             if isinstance(opened, LogDirHangsError):
                 late.add(each.key)
