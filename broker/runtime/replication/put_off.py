@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from kstore.broker.coordination.store import StoreError
+from kstore.protocol.schema import ZERO_UUID
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -70,6 +72,15 @@ class PutOff:
         if self._said:
             for place in places:
                 self._said.pop(place, None)
+
+    def epoch(self, place: TopicPartition, topic_id: UUID) -> int:
+        """The leader epoch of the delayed role in a topic; -1 if there is none. A topic without an
+        id may be any.
+        """
+        said = self._said.get(place)
+        if said is None or topic_id not in (ZERO_UUID, said.topic.topic_id):
+            return -1
+        return said.state.leader_epoch
 
     def there(self, path: str) -> list[Said]:
         """The delayed requests for one log dir; the caller drops them when they are executed."""

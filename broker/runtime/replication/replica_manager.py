@@ -246,18 +246,32 @@ class ReplicaManager:
         entry.mirror = is_on(configs, MIRROR)
         entry.least_producer_id = least_producer_id(configs)
         log_config = self._log_manager.log_config(configs)
-        late = await self.replicas.open_logs(
-            entry, topic.topic_id, topic.partition_states, log_config
-        )
+        stale = {
+            place
+            for state in topic.partition_states
+            if self._put_off.epoch(
+                place := TopicPartition(topic.topic_name, state.partition_index), topic.topic_id
+            )
+            > state.leader_epoch
+        }
+        states = [
+            state
+            for state in topic.partition_states
+            if TopicPartition(topic.topic_name, state.partition_index) not in stale
+        ]
+        late = await self.replicas.open_logs(entry, topic.topic_id, states, log_config)
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
             said = Said(request, topic, state)
-            self._put_off.drop([said.place])
-            if said.place in late:
-                code = ErrorCode.NONE
-                self._put_off.add(said)
-            elif not self._is_stale(request):
-                code = self.replicas.take(entry, state, log_config)
+            if said.place in stale:
+                code = ErrorCode.STALE_CONTROLLER_EPOCH
+            else:
+                self._put_off.drop([said.place])
+                if said.place in late:
+                    code = ErrorCode.NONE
+                    self._put_off.add(said)
+                elif not self._is_stale(request):
+                    code = self.replicas.take(entry, state, log_config)
             rows.append(
                 LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
             )
@@ -268,13 +282,19 @@ class ReplicaManager:
         """Whether a later request was handled before: a broker that was stalled reads its
         connections in any order, and each count begins with new leader epochs.
         """
-        known = self.replicas.hosted
         return any(
-            (hosted := known.get(TopicPartition(topic.topic_name, state.partition_index)))
-            is not None
-            and hosted.leader_epoch > state.leader_epoch
+            self._newest_epoch(
+                TopicPartition(topic.topic_name, state.partition_index), topic.topic_id
+            )
+            > state.leader_epoch
             for state in topic.partition_states
         )
+
+    def _newest_epoch(self, place: TopicPartition, topic_id: UUID) -> int:
+        """The highest leader epoch that the controller named, also in a delayed role."""
+        known = self.replicas.hosted.get(place)
+        taken = NO_EPOCH if known is None else known.leader_epoch
+        return max(taken, self._put_off.epoch(place, topic_id))
 
     def _stop_one(
         self,
@@ -286,12 +306,8 @@ class ReplicaManager:
         """Stop one replica, whose log has the given topic id; returns the error code, and whether
         to delete its log.
         """
-        known = self.replicas.hosted.get(place)
-        if (
-            known is not None
-            and row.leader_epoch not in (TOPIC_DELETED, NO_EPOCH)
-            and row.leader_epoch < known.leader_epoch
-        ):
+        newest = self._newest_epoch(place, topic.topic_id)
+        if row.leader_epoch not in (TOPIC_DELETED, NO_EPOCH) and row.leader_epoch < newest:
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
             # The log of another topic of that name; the requested one is gone.

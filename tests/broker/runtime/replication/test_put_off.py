@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -324,3 +325,45 @@ async def test_a_role_in_another_epoch_waits_for_the_cut(folder: Path) -> None:
         await cut
         await reached(lambda: replicas.hosted[place].leader_epoch == 7)
         assert (partition.online, partition.leader_epoch) == (True, 7)
+
+
+@on_a_loop
+async def test_an_older_request_that_comes_late_does_not_replace_a_role_that_was_put_off(
+    folder: Path,
+) -> None:
+    """A broker that was stalled reads its connections in any order."""
+    async with hanging(folder) as made:
+        manager, replicas = made.manager, made.manager.replicas
+        place, _ = await led_with_records(made)
+        index = place.partition
+        assert codes(await manager.leader_and_isr(isr(state(epoch=5, index=index)))) == [0]
+        await made.hang()
+        cut = asyncio.ensure_future(replicas.drop_uncommitted(place, 1))
+        await asyncio.sleep(0)
+        assert codes(await manager.leader_and_isr(isr(state(OTHER, epoch=6, index=index)))) == [0]
+        late = await manager.leader_and_isr(isr(state(epoch=5, index=index)))
+        assert codes(late) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        older = stop(index, delete=False)
+        older.topic_states[0].partition_states[0].leader_epoch = 5
+        assert stopped(await manager.stop_replica(older)) == [ErrorCode.FENCED_LEADER_EPOCH]
+        await made.go_on()
+        await cut
+        await reached(lambda: replicas.hosted[place][:2] == (OTHER, 6))
+
+
+@on_a_loop
+async def test_a_role_that_was_put_off_for_a_former_topic_does_not_refuse_the_next_one(
+    folder: Path,
+) -> None:
+    async with hanging(folder) as made:
+        replicas = made.manager.replicas
+        [there] = [index for index in (0, 1) if made.lies(index) == [True]]
+        place = TopicPartition("t", there)
+        replicas.stop(place)
+        await made.hang()
+        assert codes(await made.manager.leader_and_isr(isr(state(epoch=6, index=there)))) == [0]
+        new = isr(state(epoch=0, index=there), topic_id=uuid4())
+        assert codes(await made.manager.leader_and_isr(new)) == [0]
+        await made.go_on()
+        await reached(lambda: place in replicas.hosted)
+        assert replicas.hosted[place].leader_epoch == 0
