@@ -46,6 +46,8 @@ class ShareNode:
     def __init__(self, shell: ShareShell, node_id: int, member_id: str) -> None:
         self.node_id = node_id
         self.is_fetching = False
+        self.is_pausing = False
+        """Whether it waits before the next fetch; acknowledgements do not wait."""
         self._shell = shell
         self._member_id = member_id
         self._session = ShareSession()
@@ -60,8 +62,8 @@ class ShareNode:
         try:
             async with self._lock:
                 in_vain = await self._fetch(wanted, max_records)
-            if in_vain:  # not with the lock: acknowledgements need no pause
-                await self._back_off()
+            if in_vain:
+                self._back_off()
         finally:
             self.is_fetching = False
             self._shell.event.set()
@@ -98,7 +100,7 @@ class ShareNode:
                 raise error_for(response.error_code, response.error_message)
         except KafkaError as error:
             self._fail(types, error)
-            await self._pause(error)
+            self._pause(error)
             return False
         self._session.answered()
         in_vain = self._take(response, types)
@@ -252,7 +254,7 @@ class ShareNode:
         for tp, rows in types.items():
             self._done(tp, rows, error)
 
-    async def _pause(self, error: KafkaError) -> None:
+    def _pause(self, error: KafkaError) -> None:
         """After a failed fetch. Sessions that no longer exist start again at once."""
         shell = self._shell
         if error.code in SESSION_ERRORS - {ErrorCode.SHARE_SESSION_LIMIT_REACHED}:
@@ -260,14 +262,21 @@ class ShareNode:
         if not error.retriable and error.code not in SESSION_ERRORS:
             shell.failures.append(error)
         shell.cluster.want_refresh()
-        await self._back_off()
+        self._back_off()
 
-    async def _back_off(self) -> None:
+    def _back_off(self) -> None:
+        """Begin a pause, outside the fetch: with record_limit, other brokers would wait for it."""
         self._failures += 1
         first, most = (
             self._shell.settings[name] for name in ("retry.backoff.ms", "retry.backoff.max.ms")
         )
-        await asyncio.sleep(pause_ms(self._failures, first, most, random.random()) / 1000)
+        self.is_pausing = True
+        pause_s = pause_ms(self._failures, first, most, random.random()) / 1000
+        self._shell.loop.call_later(pause_s, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self.is_pausing = False
+        self._shell.event.set()
 
 
 def _error(tp: TopicPartition, code: int, message: str | None) -> KafkaError | None:

@@ -157,8 +157,8 @@ class ShareShell:
                     await self.event.wait()
 
     def _fetch(self, max_records: int) -> None:
-        """Fetch from every leader that has no outstanding request; with record_limit, from one at a
-        time.
+        """Fetch from every leader that has no outstanding request and does not pause; with
+        record_limit, from one at a time.
         """
         self._look_up_unknown()
         wanted: dict[int, set[TopicPartition]] = {}
@@ -167,9 +167,10 @@ class ShareShell:
                 wanted.setdefault(self.cluster.view.leader(tp), set()).add(tp)
             except KafkaError:
                 self.cluster.want_refresh()
-        idle = [node_id for node_id in sorted(wanted) if not self._node(node_id).is_fetching]
+        asked = [node_id for node_id in sorted(wanted) if not self._node(node_id).is_pausing]
+        idle = [node_id for node_id in asked if not self._node(node_id).is_fetching]
         if self._one_at_a_time:
-            if len(idle) < len(wanted):
+            if len(idle) < len(asked):
                 return
             later = [node_id for node_id in idle if node_id > self._last_node]
             idle = (later or idle)[:1]

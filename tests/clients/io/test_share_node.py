@@ -11,6 +11,7 @@ import pytest
 
 from kstore.clients.core.share.holdings import Holdings
 from kstore.clients.io.share.node import ShareNode
+from kstore.clients.io.share.shell import ShareShell
 from kstore.errors import ErrorCode
 from kstore.protocol.shares.fetch import (
     ShareFetchableTopicResponse,
@@ -68,17 +69,37 @@ def test_a_broker_that_refuses_and_names_no_leader_is_not_asked_again_at_once(
         shell: Any = Shell(error, leader_epoch)
         node = ShareNode(shell, 1, "member")
         node.is_fetching = True
-        fetch = asyncio.ensure_future(node.fetch({TopicPartition("t", 0)}, 1))
-        while not shell.asked:
-            await asyncio.sleep(0)
-        for _ in range(10):  # turns of the loop
-            await asyncio.sleep(0)
-        assert fetch.done() == (not waits)
-        assert node.is_fetching == waits
-        await node.acknowledge()  # does not wait for the pause
+        await node.fetch({TopicPartition("t", 0)}, 1)
         assert shell.asked == 1
-        fetch.cancel()
-        await asyncio.wait({fetch})
-        assert not node.is_fetching
+        assert node.is_pausing == waits
+        assert not node.is_fetching  # so acknowledgements do not wait
+        node._end_pause()
+        assert not node.is_pausing
+        assert shell.event.is_set()
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+def test_a_broker_that_pauses_holds_back_no_other(one_at_a_time: bool) -> None:
+    nodes = {
+        number: SimpleNamespace(
+            is_fetching=False, is_pausing=number == 1, fetch=lambda wanted, most: sorted(wanted)
+        )
+        for number in (1, 2)
+    }
+    places = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    asked: list[Any] = []
+    shell: Any = SimpleNamespace(
+        _look_up_unknown=lambda: None,
+        assignment=lambda: places,
+        cluster=SimpleNamespace(view=SimpleNamespace(leader=lambda tp: tp.partition + 1)),
+        _node=nodes.__getitem__,
+        _one_at_a_time=one_at_a_time,
+        _last_node=-1,
+        _run=asked.append,
+    )
+    ShareShell._fetch(shell, 1)
+    assert asked == [[places[1]]]
+    ShareShell._fetch(shell, 1)
+    assert len(asked) == 1  # the second one is fetching
