@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from collections.abc import Callable
 
 __all__ = ["Garbage"]
@@ -21,12 +20,27 @@ THRESHOLDS = (700, 5, 0)
 """The thresholds of Python's collector: at most 5,000 new objects between two collections that
 freeze. One takes 0.3 to 0.9 us for each object.
 """
-FREEZES_FROM = 1 if sys.version_info < (3, 14) else 2
-"""The generation from which a collection freezes. The collector of Python 3.14 does a part of the
-work each time, and calls that generation 1.
+
+
+def _is_incremental() -> bool:
+    """Whether this Python has the incremental collector: 3.14.0 to 3.14.4 have it, unless whoever
+    built them put the former one back. It has no third threshold.
+    """
+    usual = gc.get_threshold()
+    gc.set_threshold(*usual[:2], 1)
+    ignored = gc.get_threshold()[2] != 1
+    gc.set_threshold(*usual)
+    return ignored
+
+
+FREEZES_FROM = 2 if _is_incremental() else 1
+"""The generation from which a collection freezes. An incremental collector does a part of the work
+each time, and calls that generation 1.
 """
 CHECK_S = 600.0
 """How often the number of frozen objects is checked."""
+MOST_FREEZES = 500
+"""After so many collections that freeze, it is checked at once."""
 CALM_S = 0.5
 """How long there must be no requests before all objects are scanned."""
 PATIENCE_S = 3600.0
@@ -44,6 +58,10 @@ class Garbage:
         self._requests = requests
         self._usual = gc.get_threshold()
         self._kept = 0
+        self._freezes = 0
+        """Since the last check."""
+        self._is_waiting = False
+        """Whether a scan waits for a moment without requests."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -59,6 +77,7 @@ class Garbage:
         if self._timer is None:
             return
         self._timer.cancel()
+        self._timer = None
         gc.callbacks.remove(self._collected)
         gc.set_threshold(*self._usual)
         gc.unfreeze()
@@ -66,12 +85,22 @@ class Garbage:
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and info["generation"] >= FREEZES_FROM:
             gc.freeze()
+            self._freezes += 1
+            if self._freezes == MOST_FREEZES:  # in any thread
+                self._loop.call_soon_threadsafe(self._check_early)
+
+    def _check_early(self) -> None:
+        if self._timer is not None and not self._is_waiting:
+            self._timer.cancel()
+            self._check()
 
     def _check(self) -> None:
         """If more than twice as much is frozen as was in use, wait for a moment without
         requests.
         """
+        self._freezes = 0
         if gc.get_freeze_count() > 2 * self._kept + FEW_OBJECTS:
+            self._is_waiting = True
             self._look_when_calm(-1, self._loop.time() + PATIENCE_S)
         else:
             self._timer = self._loop.call_later(CHECK_S, self._check)
@@ -86,6 +115,8 @@ class Garbage:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._freezes = 0
+        self._is_waiting = False
         # A collection of nothing. Python delays the next one until a quarter as much is new.
         gc.collect()
         self._kept = gc.get_freeze_count()

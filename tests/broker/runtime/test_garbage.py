@@ -159,3 +159,25 @@ def test_a_deleted_topic_leaves_nothing_to_collect(tmp_path: Path) -> None:
             gc.enable()
 
     in_world(tmp_path, make)
+
+
+def test_many_collections_that_freeze_bring_the_check_forward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "CALM_S", 0.01)
+    monkeypatch.setattr(garbage, "MOST_FREEZES", 5)
+
+    async def make() -> None:
+        with collecting():
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()  # this also freezes what is left
+            del ring
+            monkeypatch.setattr(garbage, "FEW_OBJECTS", -2 * gc.get_freeze_count())
+            kept = [[number] for number in range(MANY)]
+            assert gone() is not None
+            while gone() is not None:
+                await asyncio.sleep(0.01)
+        assert len(kept) == MANY
+
+    asyncio.run(asyncio.wait_for(make(), 60))
