@@ -125,6 +125,8 @@ def _simulate(seed: int, options: Options, plant: Callable[[Any], None] | None) 
         try:
             world.loop.run_until_complete(driver)
         except asyncio.CancelledError:
+            if not options.until:
+                raise
             world.note(f"{options.until} is broken")
         except RuntimeError as problem:
             history.break_rule("liveness", str(problem))

@@ -45,21 +45,31 @@ def new_process(errors: Path) -> Iterator[Simulations]:
     """A process that runs simulations until the end of the `with`; its errors go to this file."""
     command = [sys.executable, "-m", "tests.sim.running"]
     env = os.environ | {"PYTHONHASHSEED": "0"}
-    with (
-        open(errors, "wb") as file,
-        Dialogue(command, cwd=ROOT, env=env, stderr=file) as process,
-    ):
+    process: Dialogue | None = None
+    with open(errors, "wb") as file:
 
         def run(*arguments: str) -> list[dict[str, Any]]:
-            process.tell(json.dumps(["--json", *arguments]))
-            reports = []
-            while (line := process.line()) != END:
-                assert line, f"the process has ended:\n{errors.read_text()[-4000:]}"
-                reports.append(json.loads(line))
-            assert reports, "no seed was run"
+            nonlocal process
+            if process is None:
+                process = Dialogue(command, cwd=ROOT, env=env, stderr=file)
+            try:
+                process.tell(json.dumps(["--json", *arguments]))
+                reports = []
+                while (line := process.line()) != END:
+                    assert line, f"the process has ended:\n{errors.read_text()[-4000:]}"
+                    reports.append(json.loads(line))
+                assert reports, "no seed was run"
+            except BaseException:  # a timeout of pytest, too: the next run must not read its rest
+                process.end()
+                process = None
+                raise
             return reports
 
-        yield run
+        try:
+            yield run
+        finally:
+            if process is not None:
+                process.end()
 
 
 def serve() -> None:
