@@ -16,10 +16,8 @@ from kstore.private_files import PRIVATE_FOLDER, check_folder, make_private, ope
 __all__ = [
     "BACKUP",
     "DATA",
-    "LOCK",
     "check",
     "damaged",
-    "find_problem",
     "is_saved_copy",
     "keep_private",
     "lock_folder",
@@ -65,13 +63,12 @@ def _locked(descriptor: int) -> bool:
 
 def check(path: str) -> None:
     """Check the file before it is opened: LMDB would end the process at a damaged page."""
-    problem = find_problem(path)
+    problem = _problem(path)
     if problem is not None:
         raise StoreDamagedError(damaged(path, problem))
 
 
-def find_problem(path: str) -> str | None:
-    """What is damaged in a store's folder; None for a whole store, or an empty folder."""
+def _problem(path: str) -> str | None:
     data = os.path.join(path, DATA)
     if os.path.exists(data):
         return find_damage(data)

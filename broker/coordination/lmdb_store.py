@@ -30,7 +30,6 @@ from kstore.broker.coordination.lmdb_files import (
     DATA,
     check,
     damaged,
-    find_problem,
     is_saved_copy,
     keep_private,
     lock_folder,
@@ -373,9 +372,7 @@ def read_nodes(path: str) -> dict[str, bytes]:
     """The persistent nodes of the store in a folder at one moment, even if another process has it
     open: path to data. It takes no lock and changes nothing; StoreError.
     """
-    problem = find_problem(path)
-    if problem is not None:
-        raise StoreDamagedError(damaged(path, problem))
+    check(path)
     found: dict[str, bytes] = {}
     try:
         with lmdb.open(path, readonly=True, create=False, max_dbs=0) as env, env.begin() as txn:

@@ -247,23 +247,19 @@ class ReplicaManager:
         entry.least_producer_id = least_producer_id(configs)
         log_config = self._log_manager.log_config(configs)
         stale = {
-            place
+            state.partition_index
             for state in topic.partition_states
             if self._put_off.epoch(
-                place := TopicPartition(topic.topic_name, state.partition_index), topic.topic_id
+                TopicPartition(topic.topic_name, state.partition_index), topic.topic_id
             )
             > state.leader_epoch
         }
-        states = [
-            state
-            for state in topic.partition_states
-            if TopicPartition(topic.topic_name, state.partition_index) not in stale
-        ]
+        states = [each for each in topic.partition_states if each.partition_index not in stale]
         late = await self.replicas.open_logs(entry, topic.topic_id, states, log_config)
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
             said = Said(request, topic, state)
-            if said.place in stale:
+            if state.partition_index in stale:
                 code = ErrorCode.STALE_CONTROLLER_EPOCH
             else:
                 self._put_off.drop([said.place])
