@@ -72,7 +72,6 @@ OWN_EXPRESSIONS = {
 """Files with an expression that is not written in the call, and its origin."""
 
 
-@pytest.mark.slow
 def test_no_backtracking_engine_meets_an_expression_from_a_client() -> None:
     def written(node: ast.expr) -> bool:
         return all(

@@ -50,7 +50,6 @@ REGISTRY_WORDS = ("pypi.", "files.python", ".maven", "registry.npm", "deb.deb")
 """A file without these words can't match: to look for words is much faster."""
 
 
-@pytest.mark.slow
 def test_what_tests_share_is_used_by_a_test() -> None:
     used: set[str] = set()
     for path in code(".py", under=("tests/", "bench/")):
@@ -93,7 +92,6 @@ def test_files_are_short() -> None:
     check_ratchet(over, LONG_FILES, MAX_FILE_LINES, "a file")
 
 
-@pytest.mark.slow
 def test_functions_are_short() -> None:
     over: dict[str, int] = {}
     for path in code(".py", ".pyx", ".pxd"):
@@ -253,7 +251,6 @@ def test_nothing_is_left_to_do_in_a_comment() -> None:
     ])  # fmt: skip
 
 
-@pytest.mark.slow
 def test_every_skipped_test_is_explained() -> None:
     """A file that skips a test, or expects it to fail, is listed in SKIPPED.md with the reason."""
     skips = re.compile(
