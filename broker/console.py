@@ -187,8 +187,9 @@ class Console:
                 method=request.method, target=request.path + request.query,
                 headers=[*_forwarded(request), (PROXY_HEADER, self._key)],
             )  # fmt: skip
-            for event in (head, h11.Data(data=request.body), h11.EndOfMessage()):
-                writer.write(http.send(event) or b"")
+            events = (head, h11.Data(data=request.body), h11.EndOfMessage())
+            # At once: the console can refuse by the headers alone, and close the connection.
+            writer.write(b"".join(http.send(event) or b"" for event in events))
             await writer.drain()
             answer = await _next(http, reader)
             while isinstance(answer, h11.InformationalResponse):
