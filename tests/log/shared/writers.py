@@ -38,6 +38,10 @@ class Writer:
     acknowledged: list[tuple[int, int, int, int]]
     failure: str = ""
 
+    def has_reported(self) -> None:
+        """Wait until it has reported something, be it a failure."""
+        select.select([self.reader], [], [])
+
     def kill(self, kind: int = signal.SIGKILL) -> None:
         """kill -9, and read its reports."""
         os.kill(self.pid, kind)
@@ -82,7 +86,7 @@ def killed_run(
     """
     writer = begin(0, work)
     try:
-        select.select([writer.reader], [], [])
+        writer.has_reported()
         time.sleep(chance.uniform(least_ms, most_ms) / 1000)
     finally:
         writer.kill()
