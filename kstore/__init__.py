@@ -1,5 +1,8 @@
-"""kstore: an embedded durable log, and a broker, cluster and clients that speak Apache Kafka's
-wire protocol.
+"""kstore: an embedded durable log, and a broker, cluster and clients that speak Apache Kafka's wire
+protocol.
+
+`open_log` and `open_log_dir` open the embedded log. `scan` reads a topic as Arrow data. The clients
+are in `kstore.clients`, and brokers for tests in `kstore.testing`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The embedded log: a durable log of records in a directory with the layout of Kafka's log dirs, so
-that ``kstore serve`` can serve the same directory. It knows no topic beyond its name, no requests
-and no replicas.
+"""The embedded log: durable logs in a folder with the layout of a Kafka log dir, which ``kstore
+serve`` can serve too. This package knows a topic only by its name, and knows nothing of requests
+and replicas.
 
 May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore._fast.shared,
     kstore.env, kstore.errors, kstore.items, kstore.log.cursors, kstore.log.index,
@@ -64,14 +64,24 @@ def open_log_dir(
     env: Env | None = None,
     **topic_configs: Any,
 ) -> LogDir:
-    """Open a log dir, which is created if it does not exist. ``topic_configs`` are the defaults of
-    its logs (``segment_bytes=..``, see LogConfig).
+    """Open a log dir: a folder of logs. The folder is created if it does not exist, unless
+    ``read_only`` is True.
 
-    ``flush`` says when an append is on disk: "os" (when the system writes it, as in Kafka),
-    "interval" (within ``flush_interval_ms``) or "always" (before append returns; concurrent appends
-    share the wait). With ``shared=True`` several processes of this machine may write to it; each of
-    them must set it (Linux only). Raises LogDirLockedError if another process has it open for
-    writing, unless both share it.
+    ``flush`` says when an append is on disk:
+
+    - "os" (default, as in Kafka): when the system writes it. Records survive a crash of the
+      process.
+    - "interval": within ``flush_interval_ms`` milliseconds. A power failure can lose that much.
+    - "always": before ``append`` returns. Concurrent appends share a flush.
+
+    One process may write to a log dir, while others read it with ``read_only=True``. On Linux
+    several processes of one machine may write to it if each of them sets ``shared=True``.
+    ``topic_configs`` are the default settings of the logs, such as ``segment_bytes=2**20``: see
+    ``LogConfig``. ``env`` replaces the clock and the file system in tests.
+
+    Raises LogDirLockedError if another process has the log dir open for writing and not both share
+    it, LogNotFoundError if it does not exist and ``read_only`` is True, TypeError or ValueError for
+    an invalid setting, and LogStorageError if the file system fails.
     """
     return LogDir(
         os.fspath(path),
@@ -96,8 +106,11 @@ def open_log(
     env: Env | None = None,
     **topic_configs: Any,
 ) -> Log:
-    """Open one log in a log dir. Both are created if they do not exist. Closing the log closes the
-    log dir. Parameters as for ``open_log_dir``.
+    """Open one log: ``partition`` of ``topic`` in the log dir ``path``. Both are created if they do
+    not exist, unless ``read_only`` is True. Closing the log closes the log dir. The other
+    parameters and the errors are as for ``open_log_dir``.
+
+    Example: ``with kstore.open_log("data/orders", flush="always") as log: log.append(b"paid")``.
     """
     log_dir = open_log_dir(
         path,

@@ -1,5 +1,5 @@
-"""The errors of the embedded log, each with its own exception class. The log can be used after any
-of them, except that a closed log stays closed. Each message says what was wrong, and what to do.
+"""The errors of the embedded log: one exception class for each. After any of them the log can still
+be used, except that a closed log stays closed. Each message says what is wrong and what to do.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ __all__ = [
 
 
 class LogError(Exception):
-    """Base of all errors of the embedded log. ``error_code`` is Kafka's code for it."""
+    """Base class of the embedded log's errors. ``error_code`` is Kafka's number for the error."""
 
     error_code: int = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class LogClosedError(LogError):
-    """The log or its directory was closed."""
+    """The log or its log dir is closed."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogNotFoundError(LogError):
-    """The log dir, or the log in it, does not exist and was not to be created."""
+    """The log dir, or the log in it, does not exist, and the call did not ask to create it."""
 
     error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class ReadOnlyLogError(LogError):
-    """A change was requested of a log that was opened with ``read_only=True``."""
+    """A log that was opened with ``read_only=True`` cannot be changed."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDirLockedError(LogError):
-    """Another process writes to this log dir; ``holder`` identifies it."""
+    """Another process has this log dir open for writing; ``holder`` identifies it."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -64,7 +64,7 @@ class LogDirLockedError(LogError):
 
 
 class NotKeeperError(LogError):
-    """One of the processes that share a log dir does its maintenance. Only that process may
+    """Of the processes that share a log dir, one does its maintenance. Only that process may
     truncate, compact and delete.
     """
 
@@ -76,7 +76,7 @@ class NotKeeperError(LogError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """An offset below the log start offset or above the log end offset."""
+    """The offset is below the log start offset or above the end of the log."""
 
     error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -91,32 +91,34 @@ class OffsetOutOfRangeError(LogError):
 
 
 class RecordTooLargeError(LogError):
-    """A batch is larger than max.message.bytes, or batches are larger than a segment."""
+    """A batch is larger than ``max_message_bytes``, or the batches do not fit in one segment."""
 
     error_code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class CorruptBatchError(LogError):
-    """Bytes to append are not valid record batches."""
+    """The bytes to append are not valid record batches."""
 
     error_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class InvalidTimestampError(LogError):
-    """A record's timestamp is too far from the clock, or of a type that clients may not send."""
+    """A record's timestamp is too far from the current time, or its type is LogAppendTime, which
+    clients may not send.
+    """
 
     error_code = ErrorCode.INVALID_TIMESTAMP
 
 
 class ProducerStateError(LogError):
-    """A producer's sequence, epoch or transaction does not match the log's state of it."""
+    """A producer's sequence number, epoch or transaction does not match its state in the log."""
 
     error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProduceOffsetError(LogError):
-    """Given offsets begin below the log end offset (KIP-391); ``log_end_offset`` is the next
-    one.
+    """The given offsets start below the log end offset (KIP-391). ``log_end_offset`` is the first
+    offset that can be used.
     """
 
     error_code = ErrorCode.INVALID_PRODUCE_OFFSET
@@ -130,7 +132,7 @@ class InvalidProduceOffsetError(LogError):
 
 
 class CursorInUseError(LogError):
-    """Another cursor of this name is in use, in the process ``process``."""
+    """Another cursor with this name is in use. ``process`` is the id of its process."""
 
     def __init__(self, name: str, tp: str, process: int) -> None:
         who = "this process" if process == os.getpid() else f"process {process}"
@@ -142,8 +144,8 @@ class CursorInUseError(LogError):
 
 
 class LeaseLostError(LogError):
-    """A message of a queue was not settled before its lease ended, so another worker may have it.
-    ``offsets`` lists such messages; the call had no effect on them.
+    """The lease of a message ended before the message was settled, so another worker may have it.
+    ``offsets`` lists these messages; the call had no effect on them.
     """
 
     def __init__(self, name: str, offsets: Sequence[int]) -> None:
@@ -156,7 +158,7 @@ class LeaseLostError(LogError):
 
 
 class NewerFormatError(LogError):
-    """A file was written by a newer version of kstore."""
+    """A newer version of kstore wrote the file."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -172,8 +174,9 @@ class QueueStateError(LogError):
 
 
 class UnexpectedOffsetError(LogError):
-    """An append with ``expected_offset`` to a log that ends at another offset, ``log_end_offset``:
-    another writer was faster, or the caller has not read everything. Nothing was appended.
+    """The log does not end at the append's ``expected_offset``. Another writer was faster, or the
+    caller has not read everything. Nothing was appended. ``log_end_offset`` is the log's actual
+    end.
     """
 
     error_code = ErrorCode.INVALID_PRODUCE_OFFSET
@@ -188,26 +191,26 @@ class UnexpectedOffsetError(LogError):
 
 
 class SnapshotError(LogError):
-    """A snapshot cannot be taken; the message says why."""
+    """A snapshot cannot be taken. The message says why."""
 
 
 class LogStorageError(LogError, OSError):
-    """The file system failed. What was being appended is not in the log, except if flushing failed
-    (flush="always"): then it is there, but perhaps not on disk.
+    """The file system failed. The records of a failed append are not in the log. Exception: if the
+    flush failed (flush="always"), they are in the log but may not be on disk.
     """
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DiskFullError(LogStorageError):
-    """No space is left, or a quota is used up."""
+    """The disk is full, or a quota is used up."""
 
 
 class CorruptLogError(LogStorageError):
-    """A part of a segment is damaged; the records before and after it can be read.
+    """A part of a segment is damaged. Records before and after it can be read.
 
-    The damage hides the offsets from ``first_offset`` to just below ``next_offset``: continue to
-    read at ``next_offset``. Both are -1 if unknown.
+    The offsets ``first_offset`` to ``next_offset`` - 1 cannot be read: continue at ``next_offset``.
+    Both are -1 if unknown.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE

@@ -1,5 +1,5 @@
-"""The log of one topic-partition for its users: the facade that combines the parts of kstore.log.
-LogCore has the code that runs per batch, LocalLog the shared state.
+"""The log of one topic-partition, as its users see it. ``Log`` combines the parts of kstore.log:
+LogCore has the code that runs for each batch, LocalLog the state that the parts share.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CURRENT_EPOCH = -1  # of the newest batch; 0 in an empty log
 
 
 class Directory(Protocol):
-    """The log dir of a log, as the log and its users see it: a ``LogDir``."""
+    """The log dir of a log, as the log sees it: a ``LogDir``."""
 
     path: str
     read_only: bool
@@ -51,18 +51,18 @@ class Directory(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True after ``close``."""
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
-        """The offsets that cursors committed here."""
+        """The offsets that cursors have committed in this log dir."""
 
     @property
     def journal(self) -> Journal:
         """The transaction that is decided and not done."""
 
     def now_ms(self) -> int:
-        """The environment's time."""
+        """The time of the environment's clock, in ms since 1970."""
 
     def log(
         self,
@@ -73,32 +73,38 @@ class Directory(Protocol):
         config: LogConfig | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> Log:
-        """The log of a topic-partition, opened or created."""
+        """Open the log of a topic-partition; create it if it does not exist."""
 
     def partitions(self) -> list[TopicPartition]:
-        """The topic-partitions that have a log here."""
+        """The topic-partitions that have a log in this log dir."""
 
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic id in the partition's metadata file."""
 
     def note_error(self, problem: BaseException) -> None:
-        """An operation on one of the logs has failed, which may mean that the disk has failed."""
+        """Report a failed operation on one of the logs: the disk may have failed."""
 
     def count_lost(self, offsets: int) -> None:
-        """A replica found that so many offsets are lost."""
+        """Count offsets that a replica has lost."""
 
     def transaction(self) -> Transaction:
-        """Appends to several of its logs that are made together."""
+        """Append to several logs of this log dir at once."""
 
     def close_log(self, log: Log) -> None:
-        """Sync and checkpoint one log and close its files."""
+        """Sync and checkpoint one log, and close its files."""
 
     def close(self) -> None:
         """Sync and checkpoint all logs, close them, and release the lock."""
 
 
 class Log(ReadableLog, Appender):
-    """A durable log of records. Created by ``LogDir.log`` or ``kstore.open_log``; thread-safe."""
+    """A durable log of records. ``kstore.open_log`` and ``LogDir.log`` create it. Any number of
+    threads may use a log at the same time. As a context manager it is closed at the end of the
+    block.
+
+    Offsets begin at 0 and increase by 1 with each record. A reader may see gaps: compaction,
+    ``append_at`` and transactions leave them. Times are in milliseconds since 1970, UTC.
+    """
 
     def __init__(self, log_dir: Directory, local: LocalLog) -> None:
         ReadableLog.__init__(self, local)
@@ -108,7 +114,7 @@ class Log(ReadableLog, Appender):
         self._always = local.core.shows_durable
 
     def configure(self, config: LogConfig) -> None:
-        """Use these settings from now on."""
+        """Replace the log's settings from now on."""
         self.local.configure(config)
         if self.core.page is not None:
             note_config(self.local)
@@ -116,8 +122,12 @@ class Log(ReadableLog, Appender):
     def cursor(
         self, name: str, *, isolation: str = "read_uncommitted", wait: float | None = 0.0
     ) -> Cursor:
-        """A named cursor, which continues at the offset that ``name`` committed last; see
-        Cursor.
+        """Return a named cursor: a durable position in this log. It continues at the offset that
+        was last committed under ``name``.
+
+        ``isolation`` is "read_uncommitted" or "read_committed". If another cursor has the name, the
+        first use waits up to ``wait`` seconds for it (None: without limit), then raises
+        CursorInUseError. See ``Cursor``.
         """
         from kstore.log.cursors.cursor import Cursor
 
@@ -125,20 +135,24 @@ class Log(ReadableLog, Appender):
         return Cursor(self, offsets, name, isolation=isolation, wait=wait)
 
     def queue(self, name: str, *, lease_s: float = 30.0, max_deliveries: int = 5) -> Queue:
-        """This log as a work queue; see Queue. Raises ValueError for a bad name or number."""
+        """Use this log as a work queue. A worker has a message for ``lease_s`` seconds. After
+        ``max_deliveries`` failed deliveries a message becomes a dead letter. See ``Queue``.
+
+        Raises ValueError for an invalid name, ``lease_s`` or ``max_deliveries``.
+        """
         from kstore.log.queue.queue import Queue
 
         return Queue(self, name, lease_s=lease_s, max_deliveries=max_deliveries)
 
     def queues(self) -> list[str]:
-        """The names of its queues."""
+        """The names of this log's queues."""
         from kstore.log.queue.queue_files import queue_names
 
         return queue_names(self)
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue's state and dead letters. The queue must not be open anywhere. Records
-        stay.
+        """Delete a queue with its dead letters. The records stay in the log. No process may have
+        the queue open.
         """
         from kstore.log.queue.queue_files import delete_queue
 
@@ -158,10 +172,13 @@ class Log(ReadableLog, Appender):
         leader_epoch: int | None = None,
         expected_offset: int | None = None,
     ) -> AppendInfo:
-        """Append records with one write: values, (key, value), (key, value, timestamp) or
-        (key, value, timestamp, headers). All of them are in the log afterwards, or none.
+        """Append records with one write. A record is a value, or a tuple (key, value), (key, value,
+        timestamp) or (key, value, timestamp, headers). If an error is raised, none of the records
+        is appended.
 
-        ``expected_offset``: as for ``append``.
+        ``compression`` is "none", "gzip", "snappy", "lz4" or "zstd". ``expected_offset`` and errors
+        are as for ``append``. Returns the offsets as an ``AppendInfo``. Example:
+        ``log.append_many([b"a", (b"key", b"b")], compression="zstd")``.
         """
         return self._append_records(records, compression, leader_epoch, -1, expected_offset)
 
@@ -173,8 +190,9 @@ class Log(ReadableLog, Appender):
         compression: str = "none",
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Append records at given offsets, beginning with ``base_offset`` (KIP-391). This may leave
-        a gap.
+        """Append records at the offsets ``base_offset``, ``base_offset`` + 1, and so on (KIP-391).
+        If ``base_offset`` is above the log end offset, this leaves a gap. Records and
+        ``compression`` are as for ``append_many``.
 
         Raises InvalidProduceOffsetError if ``base_offset`` is below the log end offset.
         """
@@ -209,11 +227,14 @@ class Log(ReadableLog, Appender):
     def append_batches(
         self, buffer: Buffer, *, leader_epoch: int | None = None, origin: str = "client"
     ) -> AppendInfo:
-        """Append record batches that are encoded already. Offsets are set in place in a writable
-        buffer.
+        """Append record batches that are already encoded (Kafka's message format, magic 2). If the
+        buffer is writable, the assigned offsets are written into it.
 
-        ``origin``: "client" (validated, offsets assigned), "coordinator" (control batches too),
-        "replica" (appended unchanged) or "given" (KIP-391: with their own offsets).
+        ``origin`` says where the batches come from: "client" (they are validated and get offsets),
+        "coordinator" (control batches are allowed too), "replica" (they are appended unchanged) or
+        "given" (KIP-391: they keep their offsets).
+
+        Raises CorruptBatchError for invalid batches, and the errors of ``append``.
         """
         try:
             info = self.core.append_buffer(
@@ -228,19 +249,21 @@ class Log(ReadableLog, Appender):
     # -- durability
 
     def sync_until(self, offset: int) -> None:
-        """Return when every record below ``offset`` is on disk. Concurrent callers share one
-        fdatasync.
+        """Wait until all records below ``offset`` are on disk. Concurrent callers share one
+        fdatasync. Raises LogStorageError if the disk fails.
         """
         sync_until(self.local, offset)
 
     def flush(self) -> None:
-        """Write everything appended so far to disk."""
+        """Wait until everything that was appended so far is on disk. Raises LogStorageError if the
+        disk fails.
+        """
         self.local.check_writable()
         sync_until(self.local, self.core.log_end_offset)
 
     def when_durable(self, offset: int, callback: Callable[[], object]) -> None:
-        """Call ``callback`` when every record below ``offset`` is on disk: from another thread, or
-        at once if it is already. For callers that must not wait.
+        """Call ``callback`` when all records below ``offset`` are on disk. If they already are, it
+        is called at once, otherwise from another thread. This method does not wait.
         """
         if self.core.durable_offset >= offset:
             callback()
@@ -249,7 +272,9 @@ class Log(ReadableLog, Appender):
 
     @property
     def on_durable(self) -> Callable[[], object] | None:
-        """With flush="always": called, from any thread, when more of the log can be read."""
+        """With flush="always": a function that is called, from any thread, when readers can see
+        more records.
+        """
         return self.local.disk.on_durable
 
     @on_durable.setter
@@ -259,30 +284,37 @@ class Log(ReadableLog, Appender):
     # -- change
 
     def roll(self) -> None:
-        """Begin a new segment if the active one has records."""
+        """Start a new segment, unless the active segment is empty."""
         self.local.check_writable()
         with self.core:
             if self.core.active.size_bytes:
                 self.local.roll_for_append(self.core.log_end_offset)
 
     def enforce_retention(self, now_ms: int | None = None) -> int:
-        """Delete the segments that retention no longer keeps; return their number."""
+        """Apply retention now: delete the segments that ``retention_ms``, ``retention_bytes`` and
+        the log start offset no longer keep. Returns the number of deleted segments. ``now_ms``
+        defaults to the clock.
+        """
         self.local.check_keeper()
         return retention.enforce(self.local, self._now_ms(now_ms))
 
     def delete_before(self, offset: int, *, durable: bool = True) -> None:
-        """Make ``offset`` the log start offset; segments that lie entirely below it are deleted.
+        """Delete the records below ``offset``: it becomes the log start offset. The space of a
+        segment is freed when all of its records are deleted. An offset at or below the log start
+        offset has no effect.
 
-        With ``durable`` it stays so after a crash. Raises OffsetOutOfRangeError above the high
-        watermark. Below the log start offset nothing happens.
+        With ``durable=False`` a crash may undo the deletion. Raises OffsetOutOfRangeError for an
+        offset above the high watermark.
         """
         self.local.check_keeper()
         retention.delete_before(self.local, offset, durable=durable)
 
     def truncate(self, offset: int) -> int:
-        """Remove all batches that contain ``offset`` or a larger one. Return the new log end
-        offset: ``offset``, or where the batch began that contained it. If the disk fails, the log
-        has what was not removed by then.
+        """Remove the records from ``offset`` on. Batches are removed whole, so earlier records in
+        the same batch are removed too. Returns the new log end offset, which is ``offset`` or the
+        start of that batch.
+
+        If the disk fails midway, the log keeps the records that were not removed yet.
         """
         self.local.check_keeper()
         with self._settled():
@@ -302,8 +334,10 @@ class Log(ReadableLog, Appender):
             cut_queues(self, end_offset)
 
     def compact(self, now_ms: int | None = None) -> CleaningReport:
-        """Compact now: of each key only the last record stays. The active segment is not compacted.
-        Raises ValueError unless cleanup_policy has compact.
+        """Compact the log now: keep only the last record of each key. The active segment is not
+        compacted. Call ``roll`` first to include its records.
+
+        Raises ValueError if ``cleanup_policy`` does not include "compact".
         """
         from kstore.log.retention.cleaner import clean
 
@@ -315,7 +349,7 @@ class Log(ReadableLog, Appender):
         return clean(local, self.dirt(now), now)
 
     def dirt(self, now_ms: int | None = None) -> Dirt:
-        """How much of the log ``compact`` would clean now."""
+        """The part of the log that ``compact`` would clean now."""
         from kstore.log.retention.cleaner import measure
 
         known = None if self.local.cleaned_offset < 0 else self.local.cleaned_offset
@@ -327,7 +361,7 @@ class Log(ReadableLog, Appender):
     # -- replicate
 
     def restart(self, offset: int) -> None:
-        """Remove every record. The log is then empty and begins at ``offset``."""
+        """Remove all records. The next record gets ``offset``."""
         self.local.check_keeper()
         with self._settled():
             truncation.restart(self.local, offset)
@@ -335,73 +369,74 @@ class Log(ReadableLog, Appender):
 
     @property
     def has_lost(self) -> bool:
-        """Whether `skip_lost` has something to do."""
+        """True if `skip_lost` has something to do."""
         return self.local.lost_until > 0 or self.has_hole
 
     @property
     def has_hole(self) -> bool:
-        """Whether `cut_at_hole` has something to do."""
+        """True if `cut_at_hole` has something to do."""
         return self.local.hole_from >= 0
 
     def cut_at_hole(self) -> None:
-        """Remove everything after records that were lost in a power loss: another replica is the
-        leader and has all of it.
+        """Remove all records after those that were lost in a power failure. The leader is another
+        replica, and has all of them.
         """
         self.local.check_keeper()
         truncation.cut_at_hole(self.local)
 
     def skip_lost(self) -> None:
-        """Skip the offsets that a replica lost and could not fetch again: it becomes the leader,
-        and must not assign them to other records.
+        """Skip the offsets that this replica lost and could not fetch again. It becomes the leader,
+        and must not give these offsets to other records.
         """
         truncation.skip_lost(self.local)
 
     def leave_out(self, offset: int) -> None:
-        """Remove everything from an offset on, which counts as lost. The log continues where it
-        ended, so that no offset is assigned twice.
+        """Remove all records from ``offset`` on and count them as lost. The log continues at its
+        former end, so no offset is assigned twice.
         """
         self.local.check_keeper()
         truncation.leave_out(self.local, offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """All replicas in sync have every record below ``offset``."""
+        """Set the high watermark: all in-sync replicas have the records below ``offset``."""
         self.core.set_high_watermark(offset)
 
     def forget_empty_epochs(self) -> None:
-        """Remove the leader epochs without records in the log."""
+        """Remove the leader epochs that have no records in the log."""
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
     def doubt_last_batch(self, most: int) -> None:
-        """The last batch is damaged if its leader epoch is far above ``most``, the highest that a
-        leader has had.
+        """Treat the last batch as damaged if its leader epoch is far above ``most``, the highest
+        epoch of any leader so far.
         """
         from kstore.log.recovery import corruption
 
         corruption.doubt_last_batch(self.local, most)
 
     def damaged_parts(self) -> list[Damage]:
-        """The known damage in offsets that can be read."""
+        """The known damage in the offsets that can be read."""
         from kstore.log.repair import rewrite
 
         return rewrite.damaged_parts(self.local)
 
     def rewrite(self, damage: Damage, data: bytes) -> str | None:
-        """Replace a damaged part by another replica's batches, which are durable on return. Returns
-        why that is impossible (then nothing has changed), or None.
+        """Replace a damaged part with another replica's batches, which are on disk when this
+        returns. Returns None, or the reason why the part cannot be replaced; then nothing was
+        changed.
         """
         from kstore.log.repair import rewrite
 
         return rewrite.rewrite(self.local, damage, data)
 
     def lost_parts(self) -> list[Loss]:
-        """The lost parts between the existing segments."""
+        """The lost parts between the segments that exist."""
         from kstore.log.repair import refill
 
         return refill.lost_parts(self.local)
 
     def refill(self, loss: Loss, data: bytes) -> str | None:
-        """Replace a lost part by another replica's batches; they are durable on return. Returns why
-        that is impossible (then nothing has changed), or None.
+        """Replace a lost part with another replica's batches, which are on disk when this returns.
+        Returns None, or the reason why the part cannot be replaced; then nothing was changed.
         """
         from kstore.log.repair import refill
 
@@ -410,12 +445,14 @@ class Log(ReadableLog, Appender):
     # -- close
 
     def own_directory(self) -> Log:
-        """Make ``close`` also close the log dir."""
+        """Make ``close`` close the log dir too."""
         self._owns_dir = True
         return self
 
     def close(self) -> None:
-        """Checkpoint, and close its files. A log that ``open_log`` returned closes its log dir."""
+        """Write everything to disk and close the log. If ``open_log`` opened it, this also closes
+        the log dir. Closing a closed log has no effect.
+        """
         if self.local.closed:
             return
         if self._owns_dir:

@@ -66,7 +66,9 @@ _FALLBACKS = Fallbacks(load_index=load_around, corrupt=_corrupt)
 
 
 class LogDir(LogDirFacts):
-    """The logs below one path. Created by ``kstore.open_log_dir``; a context manager."""
+    """The logs in one folder, with Kafka's layout. ``kstore.open_log_dir`` creates it. As a context
+    manager it is closed at the end of the block.
+    """
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class LogDir(LogDirFacts):
 
     @property
     def members(self) -> Membership | None:
-        """The processes that share it; None if it is not shared."""
+        """The processes that share this log dir; None if it is not shared."""
         return None if self._lock is None else self._lock.members
 
     def _look_after(self) -> None:
@@ -169,15 +171,15 @@ class LogDir(LogDirFacts):
             self.adopt(key)
 
     def adopt(self, key: TopicPartition) -> Log:
-        """An existing log, with the settings of the process that has it open."""
+        """Open an existing log with the settings of the process that has it open."""
         with self._mutex:
             if key not in self._logs:
                 self._logs[key] = self._open_log(key, False, self.config, None, adopts=True)
             return self._logs[key]
 
     def transaction(self) -> Transaction:
-        """Appends to several logs, made together when the ``with`` block ends: after a crash either
-        all or none exist.
+        """Append to several logs at once, at the end of a ``with`` block. After a crash the logs
+        have all of its records or none. Raises ReadOnlyLogError and LogClosedError.
         """
         self._check_open()
         if self.read_only:
@@ -210,7 +212,7 @@ class LogDir(LogDirFacts):
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
-        """The offsets that cursors committed here."""
+        """The offsets that cursors have committed in this log dir."""
         if self._offsets is None:
             from kstore.log.cursors.committed_offsets import CommittedOffsets
 
@@ -228,8 +230,11 @@ class LogDir(LogDirFacts):
         config: LogConfig | None = None,
         topic_id: uuid.UUID | None = None,
     ) -> Log:
-        """The log of a topic-partition, opened or created. Raises LogNotFoundError for no log if
-        ``create`` is false; ValueError for a name that Kafka would refuse.
+        """Open the log of a topic-partition; create it if it does not exist. ``config`` replaces
+        the default settings of the log dir.
+
+        Raises LogNotFoundError if the log does not exist and ``create`` is False, and ValueError
+        for a topic name or partition that Kafka refuses.
         """
         key = TopicPartition(topic, partition)
         with self._mutex:
@@ -330,14 +335,16 @@ class LogDir(LogDirFacts):
         return [log.local for log in self.open_logs()]
 
     def delete(self, *keys: TopicPartition) -> None:
-        """Delete partitions' logs with all their files; logs that do not exist are ignored."""
+        """Delete the logs of these partitions with all their files. Partitions without a log are
+        ignored.
+        """
         with self._mutex:
             for taken in self.take_away(*keys):
                 self.remove_taken(taken)
 
     def take_away(self, *keys: TopicPartition) -> list[str]:
-        """The quick part of `delete`: the logs no longer exist. Returns the remaining folders for
-        `remove_taken`; the next start deletes those that were not deleted.
+        """The quick part of `delete`: after it, the logs no longer exist. Returns the folders that
+        are left, for `remove_taken`. The next start deletes those that remain.
         """
         keys = tuple(partitions_of("keys", keys))
         with self._mutex:
@@ -367,12 +374,12 @@ class LogDir(LogDirFacts):
             pass
 
     def remove_step(self, path: str) -> bool:
-        """Remove a part of them; whether some are left."""
+        """Remove a part of these files. Returns True if some are left."""
         return remove_step(self.env.fs, path)
 
     def delete_before(self, rows: Items[tuple[Log, int]]) -> list[errors.LogError | OSError | None]:
-        """As `Log.delete_before` for many logs, in one transaction. Returns the errors by log;
-        raises an error of the transaction itself.
+        """Like `Log.delete_before` for many logs, in one transaction. Returns each log's error or
+        None. Raises an error of the transaction itself.
         """
         from kstore.log.retention.retention import delete_many_before
 
@@ -380,8 +387,8 @@ class LogDir(LogDirFacts):
         return delete_many_before([(log.local, offset) for log, offset in pairs])
 
     def put_aside(self, key: TopicPartition) -> str:
-        """Rename the folder of a partition, whose log is closed first; return its new path. Nothing
-        about it is kept, so a new log of the same name begins empty.
+        """Close the log of a partition and rename its folder. Returns the new path. No state of the
+        log is kept, so a new log with the same name starts empty.
         """
         path = os.path.join(self.path, directory_name(key))
         with self._mutex:
@@ -395,18 +402,18 @@ class LogDir(LogDirFacts):
             return stray
 
     def flush(self) -> None:
-        """Write everything in all open logs to disk."""
+        """Wait until everything that was appended to the open logs is on disk."""
         for log in tuple(self._logs.values()):
             log.flush()
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """As `Log.snapshot`, for all logs: each transaction is in all of them or in none."""
+        """Like `Log.snapshot`, for all logs. A transaction is in all of the copies or in none."""
         from kstore.log.snapshot import take_snapshot
 
         take_snapshot([self.log(*key) for key in self.partitions()], self.path, os.fspath(path))
 
     def close_log(self, log: Log) -> None:
-        """Sync and checkpoint one log and close its files."""
+        """Sync and checkpoint one log, and close its files."""
         with self._mutex:
             self._logs.pop(log.topic_partition, None)
             try:
@@ -426,7 +433,7 @@ class LogDir(LogDirFacts):
         log.local.shut()
 
     def close(self) -> None:
-        """Sync and checkpoint all logs, close them, and release the lock."""
+        """Write everything to disk, close all logs, and release the log dir's lock."""
         with self._mutex:
             if self.state.closed:
                 return
@@ -456,7 +463,7 @@ class LogDir(LogDirFacts):
                 self._give_lock_back()
 
     def after_fork(self) -> None:
-        """In a child process: the log dir belongs to the parent, and is not used here."""
+        """In a child process: mark the log dir as closed. It belongs to the parent."""
         self.state.closed = True
         self._mutex = threading.RLock()
         if self._lock is not None:

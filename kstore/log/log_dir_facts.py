@@ -35,18 +35,18 @@ class LogDirFacts:
     env: Env
 
     def now_ms(self) -> int:
-        """The environment's time."""
+        """The time of the environment's clock, in ms since 1970."""
         return self.env.clock.now_ms()
 
     def partitions(self) -> list[TopicPartition]:
-        """The topic-partitions that have a log here."""
+        """The topic-partitions that have a log in this log dir."""
         self._check_open()
         with errors.told(f"listing {self.path}"):
             found = map(parse_directory_name, self.env.fs.listdir(self.path))
         return sorted(key for key in found if key is not None)
 
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
-        """The topic id in the partition's metadata file, None if there is none."""
+        """The topic id in the partition's metadata file; None if there is none."""
         with errors.told(f"reading the topic id of {key}"):
             return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
 
@@ -56,17 +56,17 @@ class LogDirFacts:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True after ``close``."""
         return self.state.closed
 
     @property
     def flush_policy(self) -> FlushPolicy:
-        """When appended data is durable."""
+        """When an append is on disk."""
         return self.state.flush_policy
 
     @property
     def retention_check_ms(self) -> int:
-        """How often to check for old segments (log.retention.check.interval.ms)."""
+        """How often old segments are looked for, in ms (log.retention.check.interval.ms)."""
         return self.state.retention_check_ms
 
     @retention_check_ms.setter
@@ -75,7 +75,9 @@ class LogDirFacts:
 
     @property
     def producer_expiration_ms(self) -> int:
-        """How long a producer's sequence numbers are kept (producer.id.expiration.ms)."""
+        """How long the sequence numbers of an idle producer are kept, in ms
+        (producer.id.expiration.ms).
+        """
         return self.state.producer_expiration_ms
 
     @producer_expiration_ms.setter
@@ -104,17 +106,17 @@ class LogDirFacts:
 
     @property
     def damages(self) -> int:
-        """The number of damaged parts of segments that were found."""
+        """The number of damaged parts found in segments."""
         return self.state.damages
 
     @property
     def repaired_parts(self) -> int:
-        """The number of damaged parts that were rewritten from another replica."""
+        """The number of damaged parts that were replaced from another replica."""
         return self.state.repaired_parts
 
     @property
     def lost_offsets(self) -> int:
-        """The number of offsets that were found to be lost."""
+        """The number of offsets found to be lost."""
         return self.state.lost_offsets
 
     @property
@@ -124,22 +126,22 @@ class LogDirFacts:
         return index.replaced + index.damaged_values + self.state.wrong_indexes
 
     def count_lost(self, offsets: int) -> None:
-        """The replication of a log found that so many offsets are lost."""
+        """Count offsets that a log's replication found to be lost."""
         self.state.lost_offsets += offsets
 
     def when_damaged(self, tell: Callable[[TopicPartition], object]) -> None:
-        """Call ``tell``, in any thread, with the partition in which damage was found."""
+        """Call ``tell`` with the partition, from any thread, when damage is found."""
         self.state.on_damage = tell
 
     def note_error(self, problem: BaseException) -> None:
-        """An operation on one of the logs has failed, which may mean that the disk has failed."""
+        """Report a failed operation on one of the logs: the disk may have failed."""
         self.state.note_error(problem)
 
     @property
     def failed(self) -> str | None:
-        """Why the disk is considered failed; None if it is not."""
+        """The reason why the disk is considered failed; None if it is not."""
         return self.state.failed
 
     def when_failed(self, tell: Callable[[], object]) -> None:
-        """Call ``tell``, in any thread, when the disk is considered failed."""
+        """Call ``tell``, from any thread, when the disk is considered failed."""
         self.state.on_failed = tell

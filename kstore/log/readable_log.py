@@ -1,4 +1,4 @@
-"""A log for its readers: offsets, records by offset or time, and waiting for more."""
+"""The reading half of a log: offsets, records by offset or time, and waiting for new records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VISIBLE_STEP = 16
 
 
 class ReadableLog:
-    """Reads of a log; ``Log`` inherits this."""
+    """What can be read from a log. ``Log`` inherits all of it."""
 
     def __init__(self, local: LocalLog) -> None:
         self.local = local
@@ -52,22 +52,22 @@ class ReadableLog:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True after ``close``."""
         return self.local.closed
 
     @property
     def config(self) -> LogConfig:
-        """The settings in use."""
+        """The log's settings."""
         return self.local.config
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening the log did and found."""
+        """What was scanned, cut off and found damaged when the log was opened."""
         return self.local.recovery
 
     @property
     def lost(self) -> Sequence[Loss]:
-        """What was lost and is not restored yet."""
+        """The offsets that were lost and have not been restored."""
         return tuple(self.local.lost)
 
     @property
@@ -79,14 +79,17 @@ class ReadableLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets. A read-only log looks for new records first."""
+        """The offset that the next record gets. If other processes may write, this looks for their
+        records first.
+        """
         self.refresh()
         return self.core.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """All replicas in sync have the records below it; without replicas, it is the log end
-        offset. With flush="always" it does not pass records that are not on disk yet.
+        """The end of what read_uncommitted readers see: all in-sync replicas have the records below
+        it. Without replicas it is the log end offset. With flush="always" only records on disk are
+        below it.
         """
         if self.core.page is not None:
             self.refresh()
@@ -94,24 +97,24 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """No transaction is open below it: read_committed reads up to here."""
+        """The end of what read_committed readers see: no transaction is open below it."""
         return self.core.last_stable_offset
 
     @property
     def latest_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 for an empty log."""
+        """The leader epoch of the last batch; -1 if the log is empty."""
         return self.core.epochs.latest_epoch
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments, in bytes."""
         if self.core.page is not None:
             self.refresh()
         return self.local.size_bytes
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """The segments, ascending by base offset. Appends go to the last one."""
+        """The segments in the order of their base offsets. The last one is the active segment."""
         if self.core.page is not None:
             self.refresh()
         return tuple(self.core.segments)
@@ -123,7 +126,7 @@ class ReadableLog:
         )
 
     def refresh(self) -> bool:
-        """Look for records that another process has written; True if there are new ones."""
+        """Look for records that another process has written. Returns True if there are any."""
         core = self.core
         if core.page is not None and not self.local.closed:
             before = core.log_end_offset
@@ -141,7 +144,7 @@ class ReadableLog:
         raise ValueError(f"isolation is {isolation!r}: use read_uncommitted or read_committed")
 
     def read_slice(self, offset: int, max_bytes: int, isolation: str) -> tuple[bytes, int]:
-        """As ``read_batches``, together with the offset after the returned batches."""
+        """Like ``read_batches``. Also returns the offset after the returned batches."""
         local = self.local
         if local.closed:
             raise local.closed_error()
@@ -170,17 +173,22 @@ class ReadableLog:
     def read_batches(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
     ) -> bytes:
-        """Whole batches from one segment, beginning with the one that contains ``offset``: at most
-        ``max_bytes``, but at least one batch; empty at the end of the log. Checksums are checked.
+        """Read encoded batches, starting with the batch that contains ``offset``. Returns whole
+        batches of one segment: at most ``max_bytes``, but at least one batch. Returns ``b""`` at
+        the end of the log. Checksums are verified.
 
-        Raises OffsetOutOfRangeError, and CorruptLogError if the first batch is damaged.
+        Raises OffsetOutOfRangeError if ``offset`` is below the log start offset or above the end,
+        CorruptLogError if the first batch is damaged, and LogClosedError.
         """
         return self.read_slice(offset, max_bytes, isolation)[0]
 
     def read(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
     ) -> RecordSet:
-        """The records from ``offset`` on, decoded on access; see ``read_batches``."""
+        """Read records from ``offset`` on: about ``max_bytes`` of them, but at least one batch. The
+        result is empty at the end of the log. To continue, read at its ``next_offset``. Records are
+        decoded when they are accessed. Errors are as for ``read_batches``.
+        """
         from kstore.record import decode
 
         data, next_offset = self.read_slice(offset, max_bytes, isolation)
@@ -192,7 +200,9 @@ class ReadableLog:
     def read_arrow(
         self, offset: int, max_bytes: int = _READ_BYTES, *, isolation: str = "read_uncommitted"
     ) -> pyarrow.RecordBatch:
-        """The records from ``offset`` on as columns; needs pyarrow."""
+        """Read records from ``offset`` on as an Arrow record batch. Needs pyarrow. Limits and
+        errors are as for ``read``.
+        """
         from kstore.record.arrow import to_arrow
 
         data, next_offset = self.read_slice(offset, max_bytes, isolation)
@@ -208,7 +218,10 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> Iterator[Record]:
-        """The records of [start, end); by default all records that exist now."""
+        """Iterate over the records from ``start`` to before ``end``. By default these are all
+        records that exist now. Records that are appended later are not included: see ``follow``.
+        Errors are as for ``read_batches``.
+        """
         from kstore.record import decode
 
         offset = self.log_start_offset if start is None else start
@@ -228,9 +241,9 @@ class ReadableLog:
             offset = next_offset
 
     def visible_end(self, end: int) -> int | None:
-        """The offset after the last record below ``end`` that a read_committed reader gets: a
-        reader at this position has read all of them. 0: none is left. None: unknown, because a
-        transaction is open below it, or followers do not have all records.
+        """The offset after the last record below ``end`` that a read_committed reader receives. A
+        reader at this position has read all of them. 0 if there are none. None if unknown, because
+        a transaction is open below ``end`` or followers do not have all records yet.
         """
         if self.last_stable_offset < end:
             return None
@@ -244,49 +257,57 @@ class ReadableLog:
             step *= VISIBLE_STEP
 
     def aborted_transactions(self, offset: int, upper: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap [offset, upper)."""
+        """The aborted transactions with records in [offset, upper), as (producer id, first offset)
+        pairs.
+        """
         return self.core.producers.aborted_between(offset, upper)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown."""
+        """The largest leader epoch that is not above ``epoch``, and its end offset; (-1, -1) if
+        unknown.
+        """
         return self.core.epochs.end_offset_for(epoch, self.core.log_end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time in ms, or None."""
+        """The first record whose timestamp is ``timestamp_ms`` or later, as (offset, timestamp in
+        ms). None if there is none.
+        """
         return self._beside_writers(
             lambda: timestamps.offset_for_timestamp(self.local, timestamp_ms)
         )
 
     def largest_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; None for an empty
-        log.
+        """The first record with the largest timestamp, as (offset, timestamp in ms). None if the
+        log is empty.
         """
         return timestamps.largest_timestamp(self.local)
 
     def search_timestamp(
         self, timestamp_ms: int, from_offset: int = 0
     ) -> tuple[int, int] | timestamps.Look | None:
-        """As ``offset_for_timestamp``, from an offset on; or a large batch that has to be searched
-        first, in any thread.
+        """Like ``offset_for_timestamp``, starting at ``from_offset``. If a large batch must be
+        searched first, returns a ``Look`` whose ``find`` does that, in any thread.
         """
         return timestamps.search(self.local, timestamp_ms, from_offset)
 
     def search_steps(self, timestamp_ms: int, from_offset: int = 0) -> timestamps.Search:
-        """`search_timestamp` for callers that must not wait for a disk: its steps are taken one by
-        one.
+        """Like `search_timestamp`, as a generator of steps, for callers that must not wait for a
+        disk.
         """
         return timestamps.search_steps(self.local, timestamp_ms, from_offset)
 
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of the records that can be read; below 0 for an empty log."""
+        """The largest timestamp of the records that can be read, in ms; below 0 if the log is
+        empty.
+        """
         return timestamps.largest_ms(self.local)
 
     def snapshot(self, path: str | os.PathLike[str]) -> None:
-        """Copy this log, as it is now, with its cursors and queues, to a new log dir. Other
-        processes may write to the log in the meantime. Full segments are shared by reflink or hard
-        link, so the copy is quick.
+        """Copy this log, as it is now, with its cursors and queues to a new log dir. Other
+        processes may write to the log in the meantime. Full segments are shared with the copy (by
+        reflink or hard link), so copying is quick.
 
-        Raises SnapshotError if the folder is not empty, and LogStorageError.
+        Raises SnapshotError if ``path`` is a folder that is not empty, and LogStorageError.
         """
         from kstore.log.snapshot import take_snapshot
 
@@ -308,9 +329,12 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> bool:
-        """Wait until a record at or after ``offset`` can be read; False after ``timeout`` seconds.
+        """Wait until a record at or after ``offset`` can be read. Returns False if there is none
+        after ``timeout`` seconds (None: wait without limit). Works for logs that another process
+        writes, too.
 
-        Also works on a log that another process writes.
+        Raises OffsetOutOfRangeError if ``offset`` is below the log start offset or above the log
+        end offset, and LogClosedError if the log is closed in the meantime.
         """
         return self._waiters.wait(offset, timeout, committed=isolation == "read_committed")
 
@@ -322,9 +346,9 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> bool:
-        """As ``wait``, for callers that also wait for a file in the log's folder that others write:
-        ``due`` returns the number of seconds to wait, and is called again when a file there
-        changes.
+        """Like ``wait``, for callers that also wait for a file in the log's folder that others
+        write. ``due`` returns how many seconds to wait. It is called again when a file in the
+        folder changes.
         """
         committed = isolation == "read_committed"
         return self._waiters.wait_beside(offset, timeout, due, committed=committed)
@@ -336,8 +360,8 @@ class ReadableLog:
         *,
         isolation: str = "read_uncommitted",
     ) -> Iterator[Record]:
-        """The records from ``offset`` on (default: the log start offset), and new ones as they
-        arrive; ends when none has arrived for ``timeout`` seconds.
+        """Iterate over the records from ``offset`` on (default: the log start offset), and over new
+        ones as they arrive. Ends when none has arrived for ``timeout`` seconds (None: never).
         """
         position = self.log_start_offset if offset is None else offset
         while self.wait(position, timeout, isolation=isolation):
@@ -348,8 +372,9 @@ class ReadableLog:
     async def tail(
         self, offset: int | None = None, *, isolation: str = "read_uncommitted"
     ) -> AsyncIterator[Record]:
-        """For asyncio: the records from ``offset`` on (default: the log end offset), and new ones
-        as they arrive, without an end. The wait is in a thread of the loop's default executor.
+        """Iterate over records with asyncio: those from ``offset`` on (default: the end of the log,
+        so only new ones), and new ones as they arrive. It never ends. A thread of the loop's
+        default executor does the waiting.
         """
         import asyncio
 

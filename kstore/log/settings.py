@@ -1,5 +1,5 @@
 """A log's settings: Kafka's topic configs in snake_case, with Kafka's defaults. FlushPolicy says
-when a log is flushed. Nothing here reads a file.
+when appended records are on disk. This module reads no files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _UNLIMITED = 2**63 - 1
 
 
 class FlushPolicy(Enum):
-    """When an append is on disk: when the system writes it, within an interval, or at once."""
+    """When an append is on disk: when the system writes it (OS), within an interval, or before
+    ``append`` returns (ALWAYS).
+    """
 
     OS = "os"
     INTERVAL = "interval"
@@ -29,7 +31,12 @@ class FlushPolicy(Enum):
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Kafka's topic configs that a log or its writer uses; sizes in bytes, times in ms."""
+    """The settings of a log: Kafka's topic configs with underscores, such as ``segment_bytes`` for
+    ``segment.bytes``. Sizes are in bytes, times in ms; -1 or the largest number means no limit.
+    Defaults and meanings are Kafka's.
+
+    Raises ValueError for a value that is out of range.
+    """
 
     segment_bytes: int = 2**30
     segment_ms: int = 7 * _DAY_MS
@@ -77,21 +84,23 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether the cleanup policy has compact."""
+        """True if the cleanup policy includes compact."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether the cleanup policy has delete."""
+        """True if the cleanup policy includes delete."""
         return "delete" in self.cleanup_policy
 
     @property
     def compression_level(self) -> int:
-        """The level of the codec of compression.type; -1 is its default."""
+        """The level for the codec in ``compression_type``; -1 is the codec's default."""
         return int(getattr(self, f"compression_{self.compression_type}_level", -1))
 
     def with_changes(self, **changes: Any) -> LogConfig:
-        """A copy with some settings changed. Raises TypeError for an unknown name."""
+        """A copy with some settings changed. Raises TypeError for an unknown name, and ValueError
+        for a value that is out of range.
+        """
         unknown = set(changes) - {field.name for field in fields(self)}
         if unknown:
             raise TypeError(f"{sorted(unknown)} are not topic configs of a log: see LogConfig")
@@ -99,8 +108,8 @@ class LogConfig:
 
     @classmethod
     def from_topic_configs(cls, configs: Mapping[str, Any]) -> LogConfig:
-        """From Kafka's dotted names, with values as text or typed. Names of other parts are
-        ignored.
+        """Build from Kafka's dotted names; values are text or already typed. Other names are
+        ignored. Raises ValueError for an invalid value.
         """
         values: dict[str, Any] = {}
         for field in fields(cls):

@@ -1,5 +1,5 @@
 """`kstore.scan` and its result: the description of a read. Any library that reads Arrow's C stream
-can read it, any number of times.
+interface can read it, any number of times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 BATCH_ROWS = 65536
 FETCH_BYTES = "max.partition.fetch.bytes"
 FEW_BYTES, ROW_BYTES, MOST_BYTES = 64 << 10, 1 << 10, 4 << 20
-"""How much to fetch at once for a few rows: so many bytes per row, between two limits."""
+"""The fetch size for a few rows: so many bytes for each row, between two limits."""
 
 
 def scan(
@@ -54,20 +54,28 @@ def scan(
     fail_on_data_loss: bool = True,
     batch_rows: int = BATCH_ROWS,
 ) -> Scan:
-    """The records of a topic as a stream of Arrow record batches: of the log dir or the archive at
-    ``path``, or of the brokers at ``bootstrap_servers`` (``config``: a consumer's settings).
+    """Read the records of a topic as a stream of Arrow record batches. Pass the ``path`` of a log
+    dir or of an archive (`kstore pipeline archive`), or the ``bootstrap_servers`` of a cluster with
+    the ``config`` of a consumer.
 
-    ``topic`` may be omitted if there is only one. The columns, which ``columns`` selects and
-    orders: partition int32, offset int64, timestamp timestamp[ms, UTC] (-1 ms if a record has
-    none), key and value binary, headers list<struct<key, value>>. ``start_offset`` (inclusive),
-    ``end_offset`` (exclusive), ``start_time`` and ``end_time`` (likewise; with a time zone, or in
-    ms since 1970) apply to each partition; what is before the start is not read. A batch has at
-    most ``batch_rows`` rows.
+    ``topic`` can be omitted if there is only one. ``columns`` selects and orders the columns:
+
+    - partition (int32), offset (int64)
+    - timestamp (`timestamp[ms, UTC]`; -1 ms if the record has none)
+    - key, value (binary)
+    - headers (`list<struct<key, value>>`)
+
+    ``start_offset`` (inclusive) and ``end_offset`` (exclusive) apply to each partition, and so do
+    ``start_time`` and ``end_time``. A time is a datetime with a time zone, or a number of ms since
+    1970. Records before the start are not read. ``isolation`` is "read_uncommitted" (default) or
+    "read_committed". A batch has at most ``batch_rows`` rows.
 
     Raises ValueError or TypeError for invalid arguments. Raises PipelineError, now or during the
-    read, if something is missing, damaged or deleted; the message names topic, partition and
-    offset. ``fail_on_data_loss=False`` continues with the records that exist, and prints what is
-    missing to stderr.
+    read, if records are missing, damaged or deleted; the message names the topic, partition and
+    offset. With ``fail_on_data_loss=False`` the read continues with the records that exist, and
+    reports the missing ones on stderr.
+
+    Example: ``kstore.scan("data/orders", columns=["offset", "value"]).to_pandas()``.
     """
     settings = _settings(path, bootstrap_servers, config)
     isolation = isolation or str(settings.get("isolation.level") or "read_uncommitted")
@@ -142,10 +150,10 @@ def _milliseconds(name: str, at: datetime | int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Scan:
-    """A description of a read. Nothing is read until a library reads from it. Each read sees the
-    records that exist when it starts, and has a few batches in memory.
+    """The description of a read. Records are read only when a library reads from it, and each read
+    sees the records that exist when it starts. A read keeps a few batches in memory.
 
-    DuckDB, Polars, pyarrow and others read it through Arrow's C stream interface.
+    DuckDB, Polars, pyarrow and other libraries read it through Arrow's C stream interface.
     """
 
     path: str | None
@@ -154,12 +162,12 @@ class Scan:
     batch_rows: int = BATCH_ROWS
 
     def select(self, *columns: str) -> Scan:
-        """A scan of only these columns."""
+        """Return a scan with only these columns. Raises ValueError for an unknown column."""
         return replace(self, columns=_names(columns))
 
     def for_rows(self, count: int) -> Scan:
-        """A scan for a reader that stops after ``count`` rows: it decodes no more, and requests
-        less at once from brokers, unless the scan's config sets that.
+        """Return a scan for a reader that stops after ``count`` rows. It decodes no more than that,
+        and fetches less at a time from brokers unless the scan's config sets the fetch size.
         """
         selected = self.selected
         if selected.settings and FETCH_BYTES not in selected.settings:
@@ -171,19 +179,19 @@ class Scan:
     # ---- Arrow's C interface ----
 
     def __arrow_c_schema__(self) -> Any:
-        """The schema as a capsule."""
+        """The schema as an Arrow PyCapsule."""
         return schema_capsule(fields(self.columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """The record batches as a capsule. ``requested_schema`` has no effect."""
+        """The record batches as an Arrow PyCapsule. ``requested_schema`` has no effect."""
         planned = self.planned()
         if self._is_archive:
             return self._pyarrow_reader(planned()).__arrow_c_stream__()
         return stream_capsule(fields(self.columns), planned())
 
     def planned(self) -> Planned:
-        """A plan of what can be read now, and a function that reads it: pieces as for Arrow's C
-        interface or, for an archive, as pyarrow's.
+        """Plan what can be read now. Returns a function that reads it: pieces for Arrow's C
+        interface or, for an archive, pyarrow batches.
         """
         if self._is_archive:
             need_pyarrow()
@@ -204,32 +212,32 @@ class Scan:
     # ---- results for users ----
 
     def to_reader(self) -> pyarrow.RecordBatchReader:
-        """Iterate over the record batches. Needs pyarrow."""
+        """Return the record batches as a pyarrow RecordBatchReader. Needs pyarrow."""
         return need_pyarrow().RecordBatchReader.from_stream(self)
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
-        """The record batches. Needs pyarrow."""
+        """Iterate over the record batches. Needs pyarrow."""
         return iter(self.to_reader())
 
     def to_arrow(self) -> pyarrow.Table:
-        """All records in memory. Needs pyarrow."""
+        """Read all records into a pyarrow Table. Needs pyarrow."""
         return self.to_reader().read_all()
 
     def to_pandas(self, **options: Any) -> Any:
-        """All records as a pandas DataFrame; ``options`` are those of `pyarrow.Table.to_pandas`.
-        Needs pandas and pyarrow.
+        """Read all records into a pandas DataFrame. ``options`` are those of
+        `pyarrow.Table.to_pandas`. Needs pandas and pyarrow.
         """
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
-        """All records in memory. Needs Polars."""
+        """Read all records into a Polars DataFrame. Needs Polars."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_lazy(self) -> polars.LazyFrame:
-        """A lazy Polars frame, which reads only the columns that a query needs and the rows of its
-        ``head``, batch by batch. Needs Polars.
+        """Return a Polars LazyFrame. It reads batch by batch, and only the columns that the query
+        needs and the rows of its ``head``. Needs Polars.
         """
         from kstore.pipeline.scanning.frames import lazy_frame
 
@@ -238,8 +246,8 @@ class Scan:
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """A DuckDB relation on ``connection``, by default the module's, which reads only the
-        columns that a query needs. Needs DuckDB and pyarrow.
+        """Return a DuckDB relation on ``connection`` (default: the connection of the duckdb
+        module). It reads only the columns that the query needs. Needs DuckDB and pyarrow.
         """
         from kstore.pipeline.scanning.frames import relation
 

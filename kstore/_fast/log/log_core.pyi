@@ -88,7 +88,7 @@ class LogCore(LockedLog):
         """Raise the error of batches that are to be appended. The lock is held."""
 
 class Appender:
-    """Appends single records to a log; ``Log`` is one."""
+    """Appends single records to a log. ``Log`` inherits it."""
 
     def __init__(self, core: LogCore) -> None: ...
     def append(
@@ -100,11 +100,16 @@ class Appender:
         *,
         expected_offset: int | None = None,
     ) -> int:
-        """Append one record (timestamp in ms, default now); return its offset.
+        """Append one record and return its offset. ``timestamp`` is in ms since 1970 (default:
+        now). ``headers`` is a mapping or pairs: names and values (bytes or None).
 
-        With ``expected_offset`` only if the log ends there, even with concurrent writers; otherwise
-        raises UnexpectedOffsetError, which has the real end, and appends nothing. Raises
-        RecordTooLargeError, DiskFullError and other LogErrors; the log remains usable.
+        With ``expected_offset`` the record is appended only if the log ends at that offset, even if
+        others write concurrently. Otherwise nothing is appended, and UnexpectedOffsetError has the
+        log's actual end.
+
+        Raises RecordTooLargeError, DiskFullError, LogClosedError, ReadOnlyLogError or another
+        LogError. After an error the log can still be used. Example: ``log.append(b"paid",
+        key=b"order-1", headers={"trace": b"7f"})``.
         """
     def sync_until(self, offset: int) -> None:
-        """Return when every record below ``offset`` is durable."""
+        """Wait until all records below ``offset`` are on disk."""

@@ -1,4 +1,4 @@
-"""Records of batches, decoded lazily."""
+"""The records of batches, decoded when they are accessed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Self, Unpack, final, overload
@@ -21,16 +21,17 @@ class BatchCursor:
 
 @final
 class Record:
-    """A record. It keeps the buffer (or its batch's decompressed bytes) alive; its parts are
-    created when they are read.
+    """One record. It keeps the buffer (or its batch's decompressed bytes) in memory. ``key``,
+    ``value`` and ``headers`` are created when they are accessed.
     """
 
     batch: BatchView
     """The record's batch."""
     offset: int
-    """Its offset in the partition."""
+    """The record's offset in its partition."""
     timestamp: int
-    """Milliseconds since 1970, or -1; the append time if the batch has LogAppendTime."""
+    """In ms since 1970; -1 if the record has none. With LogAppendTime it is the time of the append.
+    """
     @property
     def key(self) -> bytes | None:
         """The key, or None."""
@@ -39,19 +40,19 @@ class Record:
         """The value, or None (a tombstone)."""
     @property
     def key_size(self) -> int:
-        """Bytes of the key, -1 when null."""
+        """The size of the key in bytes; -1 if the key is None."""
     @property
     def value_size(self) -> int:
-        """Bytes of the value, -1 when null."""
+        """The size of the value in bytes; -1 if the value is None."""
     @property
     def headers(self) -> tuple[Header, ...]:
         """The headers, in order. Raises InvalidBatchError if they are malformed."""
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """0 for CreateTime, 1 for LogAppendTime."""
     @property
     def leader_epoch(self) -> int:
-        """The batch's partition leader epoch, or -1."""
+        """The leader epoch of the record's batch, or -1."""
 
 @final
 class RecordIterator(Iterator[Record]):
@@ -60,11 +61,11 @@ class RecordIterator(Iterator[Record]):
     def __next__(self) -> Record: ...
 
 class RecordSet:
-    """The records of a buffer of batches. Iterating decodes step by step; indexing keeps all
-    records.
+    """The records in a buffer of batches. Iterating decodes one record after another. Indexing
+    decodes all records and keeps them.
 
-    Iteration, ``len`` and indexing raise InvalidBatchError at the first invalid batch, after the
-    records before it.
+    Iteration, ``len`` and indexing raise InvalidBatchError at the first invalid batch. Iteration
+    returns the records before it first.
     """
 
     def __init__(
@@ -80,15 +81,15 @@ class RecordSet:
     @overload
     def __getitem__(self, index: slice, /) -> list[Record]: ...
     def values(self) -> list[bytes | None]:
-        """All values at once, faster than record by record."""
+        """All values as a list. Faster than reading them record by record."""
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last whole batch: where a reader continues, also across gaps. None
-        if there is no batch.
+        """The offset after the last whole batch: a reader continues there, even if offsets have
+        gaps. None if there is no batch.
         """
     @property
     def size_bytes(self) -> int:
-        """Bytes of the buffer."""
+        """The size of the buffer in bytes."""
 
 def read_headers(data: bytes, position: int) -> tuple[Header, ...]:
     """The headers in a record's bytes after its value, starting with the count."""
@@ -103,10 +104,10 @@ def decode(
     aborted: Iterable[tuple[int, int]] | None = None,
     max_decompressed_bytes: int = -1,
 ) -> RecordSet:
-    """The records of ``buffer``'s batches at or after ``start_offset`` and below ``end_offset``.
+    """The records in ``buffer`` with offsets from ``start_offset`` to before ``end_offset``.
 
-    A partial batch at the end, as in fetch responses, is skipped. ``verify`` verifies each CRC.
-    Control batches are skipped unless ``control``. ``aborted`` are (producer id, first offset)
-    pairs of a Fetch response: their records are skipped (read_committed).
-    ``max_decompressed_bytes`` limits one batch (below 0: 256 MiB).
+    A partial batch at the end, as in fetch responses, is skipped. With ``verify`` each batch's CRC
+    is checked. Control batches are skipped unless ``control`` is True. ``aborted`` lists the
+    (producer id, first offset) pairs of a Fetch response; records of these transactions are skipped
+    (read_committed). ``max_decompressed_bytes`` limits the size of one batch (below 0: 256 MiB).
     """

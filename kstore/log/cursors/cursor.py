@@ -1,8 +1,8 @@
-"""Named cursors: a log as a durable queue. A cursor continues at its last committed offset.
+"""Named cursors: durable positions in a log. A cursor continues at its last committed offset.
 
-A cursor commits to its own file, in any process that has the log open; only one object can hold it
-at a time. If ``kstore serve`` serves the log dir, the cursor is a consumer group, and the offsets
-of a group are cursors here.
+A cursor commits to a file of its own. Any process that has the log open can use it, but only one
+object at a time can hold it. If ``kstore serve`` serves the log dir, cursors are consumer groups
+there, and the offsets of consumer groups are cursors here.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ class CursorLog(Protocol):
 
 
 class Cursor:
-    """A named position in a log. Not for several threads at the same time.
+    """A named, durable position in a log. Created by ``Log.cursor``. Use a cursor in one thread at
+    a time.
 
-    It starts at the offset that its name committed last, or at the log start offset. From its first
-    ``poll``, ``commit`` or ``seek`` until ``close`` it holds the name, in all processes: another
-    cursor of that name waits up to ``wait`` seconds (None: no limit), then raises CursorInUseError.
-    Reading the committed offset does not need the name.
+    It starts at the offset that was last committed under its name, or at the log start offset. From
+    its first ``poll``, ``commit`` or ``seek`` until ``close`` it holds the name, across all
+    processes. Another cursor with that name waits up to ``wait`` seconds (None: without limit),
+    then raises CursorInUseError. ``position``, ``committed``, ``metadata`` and ``lag`` can be read
+    without holding the name.
     """
 
     def __init__(
@@ -102,33 +104,36 @@ class Cursor:
 
     @property
     def position(self) -> int:
-        """The offset of the next record that ``poll`` will return."""
+        """The offset of the next record that ``poll`` returns."""
         return self._position if self._file.is_held else self._first_position()
 
     @property
     def committed(self) -> int | None:
-        """The offset that was committed last under this name (the next one to read), or None."""
+        """The offset last committed under this name, which is the next one to read. None if there
+        is no commit.
+        """
         value = self._offsets.committed(self._file)
         return None if value is None else value.offset
 
     @property
     def metadata(self) -> str:
-        """The text that was committed with the offset, "" if there was none."""
+        """The text that was committed with the offset; "" if there was none."""
         value = self._offsets.committed(self._file)
         return "" if value is None else value.metadata
 
     @property
     def lag(self) -> int:
-        """Offsets between the position and the end of what can be read."""
+        """The number of offsets from the position to the end of what can be read."""
         return max(0, self._readable_end() - self.position)
 
     def poll(self, max_records: int = 500, timeout: float | None = 0.0) -> list[Record]:
-        """The next records, at most ``max_records``; waits up to ``timeout`` seconds for the first.
+        """Return the next records, at most ``max_records``. If there are none, wait up to
+        ``timeout`` seconds for the first (None: without limit). Returns an empty list if none
+        arrive in time.
 
-        Returns an empty list if none arrive in time (``timeout=None`` waits without a limit).
-        Raises OffsetOutOfRangeError if the record at the position was deleted or the log was
-        truncated below it: ``seek`` to an offset that exists. Raises CursorInUseError if another
-        cursor has the name.
+        Raises OffsetOutOfRangeError if the record at the position was deleted, or if the log was
+        truncated before it: call ``seek`` with an offset that exists. Raises CursorInUseError if
+        another cursor holds the name, and CorruptLogError if the next batch is damaged.
         """
         self._begin()
         found = self._take(max_records)
@@ -178,15 +183,17 @@ class Cursor:
         return self._log.high_watermark
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over the records from the position to the end of the log."""
+        """Iterate over the records from the position to the current end of the log."""
         self._begin()
         while records := self._take(1):
             yield records[0]
 
     def commit(self, offset: int | None = None, metadata: str = "") -> int:
-        """Store ``offset`` (default: the position) durably as the next one to read; return it.
+        """Commit ``offset`` (default: the position): store it as the next offset to read, with a
+        text of yours in ``metadata``. Returns the offset.
 
-        Raises ValueError for an offset outside the log, CursorInUseError, LogStorageError.
+        Raises ValueError for an offset that is negative or beyond the end of what can be read,
+        CursorInUseError, and LogStorageError.
         """
         self._begin()
         offset = self._position if offset is None else offset
@@ -200,12 +207,14 @@ class Cursor:
         return offset
 
     def delete(self) -> None:
-        """Delete the committed offset; the position stays."""
+        """Delete the committed offset. The position does not change."""
         self._begin()
         self._file.store(-1, "", self._offsets.now_ms())
 
     def seek(self, offset: int) -> None:
-        """Continue at ``offset``; the committed offset stays. Raises OffsetOutOfRangeError."""
+        """Move the position to ``offset``. The committed offset does not change. Raises
+        OffsetOutOfRangeError and CursorInUseError.
+        """
         self._check_readable(offset)
         self._begin()
         self._set_position(offset)
@@ -216,7 +225,7 @@ class Cursor:
         self._position = offset
 
     def close(self) -> None:
-        """Release the name. A later ``poll`` takes it again, and continues at the committed
+        """Release the name. A later ``poll`` takes it again and continues at the committed
         offset.
         """
         self._file.release()

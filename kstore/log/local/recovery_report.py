@@ -1,6 +1,4 @@
-"""The results of opening a log, as values: scanned and truncated data, damaged parts, and lost
-offsets.
-"""
+"""What opening a log found, as values: scanned and cut-off data, damaged parts, lost offsets."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ __all__ = ["Loss", "RecoveryReport"]
 
 @dataclass(frozen=True)
 class Loss:
-    """Offsets that were in the log according to the index, and were lost with the end of a file, or
-    with the whole file.
+    """Offsets that the index knows and the files no longer have: the end of a file, or a whole
+    file, was lost.
     """
 
     segment: str
     first_offset: int
     next_offset: int
-    """The offsets ``first_offset`` to below ``next_offset`` are lost."""
+    """The offsets ``first_offset`` to ``next_offset`` - 1 are lost."""
 
     def __str__(self) -> str:
         return f"offsets {self.first_offset} to {self.next_offset - 1} are lost from {self.segment}"
@@ -30,12 +28,14 @@ class Loss:
 
 @dataclass
 class RecoveryReport:
-    """What opening a log did and found."""
+    """What opening a log did and found. Sizes are in bytes."""
 
     scanned_bytes: int = 0
     truncated_bytes: int = 0
+    """Bytes of an incomplete batch that were cut off at the end of the log."""
     segments: int = 0
     missing_segments: list[int] = field(default_factory=list)
+    """The base offsets of segments whose files are missing."""
     damages: list[Damage] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     """Offsets that were assigned and are lost. They are not assigned again."""

@@ -28,7 +28,7 @@ class Leases(Protocol):
 
 
 class QueueMessage:
-    """A leased record: ``ack``, ``nack`` or ``reject`` it before the lease ends. As a context
+    """A leased record. Call ``ack``, ``nack`` or ``reject`` before the lease ends. As a context
     manager it is acknowledged at the end of the block, or given back if the block raises.
     """
 
@@ -62,23 +62,28 @@ class QueueMessage:
 
     @property
     def timestamp(self) -> int:
-        """The record's time, in ms since 1970."""
+        """The record's timestamp, in ms since 1970."""
         return self.record.timestamp
 
     def ack(self) -> None:
-        """The message is done. Raises LeaseLostError."""
+        """Mark the message as done. Raises LeaseLostError."""
         self.queue.ack(self)
 
     def nack(self, delay_s: float = 0.0, *, reason: str = "") -> None:
-        """Give it back; it is delivered again after ``delay_s`` seconds. Raises LeaseLostError."""
+        """Give the message back. It is delivered again, after ``delay_s`` seconds at the earliest,
+        or becomes a dead letter with ``reason`` if it has no deliveries left. Raises
+        LeaseLostError.
+        """
         self.queue.nack(self, delay_s=delay_s, reason=reason)
 
     def reject(self, reason: str = "") -> None:
-        """Make it a dead letter. Raises LeaseLostError."""
+        """Make the message a dead letter now. Raises LeaseLostError."""
         self.queue.reject(self, reason=reason)
 
     def extend(self, lease_s: float | None = None) -> None:
-        """Lease it for ``lease_s`` seconds from now. Raises LeaseLostError."""
+        """Extend the lease to ``lease_s`` seconds from now (default: the queue's lease). Raises
+        LeaseLostError.
+        """
         self.queue.extend(self, lease_s=lease_s)
 
     def __enter__(self) -> QueueMessage:
@@ -96,12 +101,12 @@ class QueueMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was delivered ``max_deliveries`` times, or rejected."""
+    """A message that was delivered ``max_deliveries`` times or was rejected."""
 
     offset: int
     deliveries: int
     timestamp: int
-    """When it died, in ms since 1970."""
+    """When it became a dead letter, in ms since 1970."""
     reason: str
     record: Record | None
-    """None if the log has deleted it."""
+    """The record; None if it was deleted from the log."""

@@ -1,5 +1,6 @@
-"""A named queue over a log. Its messages are the records of the log. A file next to the log's
-segments, which all processes map (kstore/_fast/queue), says which worker has which message.
+"""A named work queue over a log. Its messages are the records of the log. A file beside the log's
+segments, which all processes map into memory (kstore/_fast/queue), says which worker has which
+message.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class QueueLog(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True after ``close``."""
 
     @property
     def log_start_offset(self) -> int:
@@ -70,7 +71,7 @@ class QueueLog(Protocol):
     def wait_beside(
         self, offset: int, timeout: float, due: Callable[[], float], *, isolation: str = ...
     ) -> bool:
-        """Wait until a record at or after ``offset`` can be read, or something is due."""
+        """Wait until a record at or after ``offset`` can be read, or until something is due."""
 
     def append(
         self,
@@ -90,30 +91,32 @@ class QueueLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """The numbers of messages in a queue now, and totals since it was created."""
+    """The number of messages in each state, and totals since the queue was created."""
 
     ready: int
-    """Never delivered. If the log has gaps in its offsets, slightly too high."""
+    """Messages that were never delivered. Too high if the log has gaps in its offsets."""
     leased: int
-    """With a worker."""
+    """Messages that a worker has now."""
     waiting: int
-    """Given back, for another try now or later."""
+    """Messages that were given back and will be delivered again, now or later."""
     dead: int
     """Dead letters."""
     acknowledged: int
-    """Done, since the queue was made."""
+    """Messages that were done, since the queue was created."""
     leases_ended: int
     """Leases that expired before the worker settled the message, since the queue was created."""
     lost: int
-    """Deleted from the log before they were done, since the queue was made."""
+    """Messages that were deleted from the log before they were done, since the queue was created.
+    """
 
 
 class Queue:
-    """A log as a work queue, for any number of threads and processes; created by ``Log.queue``.
+    """A log as a work queue. Created by ``Log.queue``. Any number of threads and processes may use
+    it.
 
-    A message that is leased for longer than ``lease_s`` seconds, or whose worker ended, is
-    delivered again: at least once, and never to two workers during a lease. First deliveries are in
-    the log's order. Closing the queue gives leased messages back.
+    Delivery is at least once. A message is delivered again if its lease of ``lease_s`` seconds
+    expires or its worker's process ends. During a lease no other worker receives it. First
+    deliveries follow the log's order. Closing the queue gives leased messages back.
     """
 
     def __init__(
@@ -145,20 +148,20 @@ class Queue:
         *,
         headers: Headers = (),
     ) -> int:
-        """Append a message to the log; return its offset. Errors as for ``Log.append``."""
+        """Append a message to the log and return its offset. Errors are as for ``Log.append``."""
         return self.log.append(value, key, None, headers)
 
     def put_many(self, messages: Items[Any]) -> int:
-        """Append messages with one write, all or none, as ``Log.append_many``. Returns the offset
-        of the first.
+        """Append messages with one write and return the offset of the first. Messages and errors
+        are as for ``Log.append_many``.
         """
         return int(self.log.append_many(messages).base_offset)
 
     # -- get
 
     def get(self, timeout: float | None = None) -> QueueMessage | None:
-        """Lease the next message; wait up to ``timeout`` seconds for it (None: no limit, 0: not at
-        all). Returns None if there is none in time.
+        """Lease the next message. Waits up to ``timeout`` seconds (None: without limit; 0: not at
+        all) and returns None if none arrives in time.
 
         Raises LogClosedError, and CorruptLogError if the next record is damaged.
         """
@@ -166,7 +169,9 @@ class Queue:
         return found[0] if found else None
 
     def get_many(self, limit: int, timeout: float | None = None) -> list[QueueMessage]:
-        """Lease up to ``limit`` messages; waits for the first one only, as ``get`` does."""
+        """Lease up to ``limit`` messages. Waits only for the first one, as ``get`` does. Returns an
+        empty list if none arrives in time.
+        """
         if limit < 1:
             raise ValueError(f"limit is {limit}: ask for one message or more")
         found = self._take(limit)
@@ -182,12 +187,12 @@ class Queue:
         return found
 
     async def get_async(self, timeout: float | None = None) -> QueueMessage | None:
-        """As ``get``, for asyncio; the wait is in a thread of the loop's default executor."""
+        """Like ``get``, for asyncio. A thread of the loop's default executor does the waiting."""
         found = await self.get_many_async(1, timeout)
         return found[0] if found else None
 
     async def get_many_async(self, limit: int, timeout: float | None = None) -> list[QueueMessage]:
-        """As ``get_many``, for asyncio. The other methods do not wait: call them as they are."""
+        """Like ``get_many``, for asyncio. The other methods do not wait; call them directly."""
         import asyncio
 
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -199,15 +204,15 @@ class Queue:
             await asyncio.get_running_loop().run_in_executor(None, self.wait, left)
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage]:
-        """Iterate over messages, each leased when it is requested; waits for new ones, forever."""
+        """Iterate over messages forever. Each message is leased when the loop asks for it."""
         while True:
             message = await self.get_async()
             if message is not None:
                 yield message
 
     def wait(self, timeout: float | None = None) -> None:
-        """Return when there may be a message, after ``timeout`` seconds, or after a fifth of a
-        second, whichever is first.
+        """Wait until there may be a message: at most ``timeout`` seconds, and never longer than a
+        fifth of a second.
         """
         seconds = IDLE_LOOK_SECONDS if timeout is None else min(timeout, IDLE_LOOK_SECONDS)
         if self._is_full:  # the next message is there, and cannot be delivered yet
@@ -305,8 +310,8 @@ class Queue:
     # -- settle
 
     def ack(self, *messages: QueueMessage) -> None:
-        """The messages are done: they are not delivered again. Raises LeaseLostError if a lease has
-        ended and another worker may have the message; the other messages are done all the same.
+        """Mark messages as done: they are not delivered again. Raises LeaseLostError for messages
+        whose lease has ended, because another worker may have them; all others are done.
         """
         _check_messages(messages)
         lost = [
@@ -318,8 +323,9 @@ class Queue:
             raise LeaseLostError(self.name, [message.offset for message in lost])
 
     def nack(self, *messages: QueueMessage, delay_s: float = 0.0, reason: str = "") -> None:
-        """Give messages back; they are delivered again after ``delay_s`` seconds at the earliest.
-        Messages without a try left become dead letters, with ``reason``. Raises LeaseLostError.
+        """Give messages back. They are delivered again, after ``delay_s`` seconds at the earliest.
+        A message without deliveries left becomes a dead letter with ``reason``. Raises
+        LeaseLostError.
         """
         if delay_s < 0:
             raise ValueError(f"delay_s is {delay_s}: a delay is 0 or more seconds")
@@ -327,7 +333,7 @@ class Queue:
         self._give_back(messages, int(delay_s * 1000), self.max_deliveries, text)
 
     def reject(self, *messages: QueueMessage, reason: str = "") -> None:
-        """Make messages dead letters at once, because another try would not help. Raises
+        """Make messages dead letters now, because another delivery would not help. Raises
         LeaseLostError.
         """
         self._give_back(messages, 0, 0, reason or "its worker rejected it")
@@ -351,8 +357,8 @@ class Queue:
             raise LeaseLostError(self.name, lost)
 
     def extend(self, *messages: QueueMessage, lease_s: float | None = None) -> None:
-        """Lease messages for ``lease_s`` seconds from now (default: the queue's lease). Raises
-        LeaseLostError.
+        """Extend the leases of messages to ``lease_s`` seconds from now (default: the queue's).
+        Raises LeaseLostError.
         """
         lease_ms = self._lease_ms if lease_s is None else max(1, int(lease_s * 1000))
         until = _now_ms() + lease_ms
@@ -368,7 +374,7 @@ class Queue:
     # -- inspect
 
     def stats(self) -> QueueStats:
-        """The numbers of messages in each state."""
+        """Count the messages in each state."""
         self._table.free_dead_owners()
         leased, waiting, dead, acked, ended, lost = self._table.counts()
         end = self.log.log_end_offset
@@ -376,7 +382,7 @@ class Queue:
         return QueueStats(ready, leased, waiting, dead, acked, ended, lost)
 
     def dead_letters(self) -> list[DeadLetter]:
-        """The dead letters, the oldest first."""
+        """The dead letters, oldest first."""
         if not os.path.exists(dead_path(self.log, self.name)):
             return []
         self._open_dead_letters()
@@ -389,8 +395,8 @@ class Queue:
         self._table.open_dead(open_dead_letters(self.log, self.name))
 
     def redrive(self) -> int:
-        """Append the dead letters to the log as new messages, and forget them; return their number.
-        A kill in between appends some twice. Raises ReadOnlyLogError.
+        """Append the dead letters to the log as new messages and forget them. Returns their number.
+        If the process is killed meanwhile, some are appended twice. Raises ReadOnlyLogError.
         """
         if self.log.read_only:
             raise ReadOnlyLogError(
@@ -407,7 +413,7 @@ class Queue:
         return count
 
     def forget_dead_letters(self) -> int:
-        """Remove the dead letters: their messages are done. Returns their number."""
+        """Remove the dead letters. Their messages count as done. Returns their number."""
         with self._handling_dead_letters() as letters:
             return len(letters)
 
@@ -427,8 +433,8 @@ class Queue:
             os.close(file)
 
     def delete_done(self) -> int:
-        """Delete the messages that all queues of the log are done with, up to the oldest dead
-        letter; return the log start offset. Space is freed segment by segment.
+        """Delete the messages that every queue of the log is done with, up to the oldest dead
+        letter. Space is freed by whole segments. Returns the log start offset.
         """
         offset = min(queue_floors(self.log))
         if offset > self.log.log_start_offset:
@@ -443,12 +449,12 @@ class Queue:
             self._table.close()
 
     def abandon(self) -> None:
-        """In a child process: the queue belongs to the parent, and must not be used here."""
+        """In a child process: stop using the queue, which belongs to the parent."""
         self._table.abandon()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True after ``close``."""
         return bool(self._table.closed)
 
     def __enter__(self) -> Queue:

@@ -41,21 +41,21 @@ _LARGEST_OFFSET_DELTA = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Dirt:
-    """What of a log is dirty: offsets [first_dirty, first_uncleanable) can be cleaned now."""
+    """The part of a log that can be cleaned now: offsets [first_dirty_offset,
+    first_uncleanable_offset).
+    """
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """For how long the oldest dirty record has been waiting beyond max.compaction.lag.ms; 0: it
-    isn't.
-    """
+    """How long the oldest dirty record has waited beyond max.compaction.lag.ms; 0 if it has not."""
 
     @property
     def ratio(self) -> float:
-        """Dirty bytes of all that could be cleaned: what min.cleanable.dirty.ratio is compared
-        with.
+        """The dirty share of the bytes that can be cleaned, from 0 to 1. min.cleanable.dirty.ratio
+        is the limit for it.
         """
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
@@ -63,11 +63,11 @@ class Dirt:
 
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
-    """What one cleaning did."""
+    """The result of one compaction. Sizes are in bytes."""
 
     first_dirty_offset: int
     end_offset: int
-    """Below it the log is clean now."""
+    """The log is clean below this offset."""
     segments_before: int
     segments_after: int
     bytes_before: int
@@ -75,7 +75,7 @@ class CleaningReport:
     records_read: int
     records_kept: int
     keyless_records: int
-    """Records without a key that were dropped: a compacted topic should have none."""
+    """Records without a key, which were dropped. A compacted topic should have none."""
 
 
 def measure(log: LocalLog, now_ms: int, checkpoint: int | None) -> Dirt:

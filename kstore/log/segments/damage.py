@@ -38,25 +38,25 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A part of a segment that is no good batch, and the offsets that it hides."""
+    """A damaged part of a segment, and the offsets that it hides."""
 
     segment: str
     position: int
     end_position: int
     first_offset: int = -1
     next_offset: int = -1
-    """It hides ``first_offset`` to before ``next_offset``; -1: that is not known."""
+    """The damage hides ``first_offset`` to ``next_offset`` - 1. Both are -1 if unknown."""
     kind: str = ""
-    """The name of the check that failed, of ``STATUS_NAMES``, or EPOCH_NOT_MONOTONIC."""
+    """The name of the check that failed: one of ``STATUS_NAMES``, or EPOCH_NOT_MONOTONIC."""
     reason: str = "no whole, valid batch"
     is_whole: bool = False
-    """A batch with the right checksum, of which only the offset or the epoch is wrong."""
+    """True if the batch has the right checksum, and only its offset or epoch is wrong."""
     is_cut: bool = False
-    """The beginning of a batch at the end of the file: the rest is gone."""
+    """True if the file ends in the middle of a batch."""
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are damaged."""
+        """The number of damaged bytes."""
         return self.end_position - self.position
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Damage:
         )
 
     def error(self) -> CorruptLogError:
-        """The exception for who reads one of its offsets."""
+        """The exception for a reader of one of these offsets."""
         return CorruptLogError(
             self.segment,
             self.position,

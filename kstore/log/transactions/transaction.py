@@ -1,11 +1,11 @@
-"""A transaction over logs of one log dir, for users, and the completion of one that a crash has
+"""A transaction over several logs of one log dir, and the completion of one that a crash
 interrupted.
 
-All its logs are locked, in the order of their names; the journal gets all batches with their
-offsets; then they are appended, and the journal is cleared. With flush="always" the journal is
-durable before the first log changes, and is cleared when the logs are durable. A transaction whose
-entry was whole is completed by the next process that locks one of its logs, opens the log dir, or
-begins another transaction: it is never undone, because readers may have seen a part of it.
+A commit locks the logs in the order of their names. It writes all batches, with their offsets, to
+the journal, appends them to the logs, and clears the journal. With flush="always" the journal is on
+disk before the first log changes, and is cleared when the logs are on disk. A transaction with a
+whole entry in the journal is never undone, because readers may have seen a part of it. The next
+process that locks one of its logs, opens the log dir, or begins another transaction completes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_TOPIC_ID = bytes(16)
 
 
 class TransactionLog(Protocol):
-    """A log of the dir; a ``Log``."""
+    """A log of the log dir; a ``Log``."""
 
     local: LocalLog
     topic_partition: TopicPartition
@@ -47,10 +47,10 @@ class TransactionDir(Protocol):
 
     @property
     def journal(self) -> Journal:
-        """What is decided and not done."""
+        """The transaction that is decided and not done."""
 
     def adopt(self, key: TopicPartition) -> TransactionLog:
-        """An existing log, with the settings of the process that has it open."""
+        """Open an existing log with the settings of the process that has it open."""
 
 
 class _Appends:
@@ -92,8 +92,8 @@ class _Appends:
 
 
 class Transaction:
-    """Appends to logs of one log dir, made together when its ``with`` block ends; none of them if
-    the block raises. Created by ``LogDir.transaction``.
+    """Appends to several logs of one log dir. Created by ``LogDir.transaction``. The records are
+    appended together when the ``with`` block ends. If the block raises, none is appended.
     """
 
     def __init__(self, directory: TransactionDir, *, always: bool) -> None:
@@ -113,7 +113,10 @@ class Transaction:
         *,
         expected_offset: int | None = None,
     ) -> None:
-        """Append one record to a log within the transaction; as ``Log.append``."""
+        """Add one record to the transaction. Arguments are as for ``Log.append``; errors are raised
+        when the block ends. ``log`` must come from ``log()`` of the same log dir, otherwise this
+        raises ValueError.
+        """
         self._add(log, 0, [(key, value, timestamp, headers)], expected_offset)
 
     def append_many(
@@ -124,7 +127,9 @@ class Transaction:
         compression: str = "none",
         expected_offset: int | None = None,
     ) -> None:
-        """Append records to a log within the transaction; as ``Log.append_many``."""
+        """Add records to the transaction. Arguments are as for ``Log.append_many``; errors are
+        raised when the block ends.
+        """
         check_items("records", records, "values or (key, value)")
         codec = 0 if compression == "none" else int(compression_for(compression).id)
         self._add(log, codec, list(records), expected_offset)
@@ -152,8 +157,8 @@ class Transaction:
             appends.add(codec, records)
 
     def result(self, log: TransactionLog) -> AppendInfo:
-        """The offsets of the records in a log, when the transaction is done. Raises KeyError if it
-        appended none there.
+        """After the block: the offsets of the records in ``log``. Raises KeyError if there are
+        none.
         """
         return self._results[log.local.name]
 
