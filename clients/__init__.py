@@ -1,6 +1,7 @@
-"""The Kafka clients of kstore: Producer, Consumer and AdminClient, and their asyncio forms.
+"""The Kafka clients of kstore: Producer, Consumer, ShareConsumer and AdminClient, and their asyncio
+forms.
 
-They work with kstore and with Apache Kafka brokers. Import all public names from here; each name's
+They work with kstore's brokers and with Apache Kafka's. Import all public names from here. A name's
 module is imported when the name is first used.
 
 May import: kstore._fast.clients, kstore._fast.record, kstore.clients.admin, kstore.clients.core,

@@ -103,9 +103,9 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
 
 
 class AIOConsumer:
-    """Reads records, for asyncio; see Consumer for the arguments. Use it on one loop, from one task
-    at a time. Listeners run on the loop while poll() is awaited, and may be coroutines;
-    `on_truncation` is a plain function.
+    """The Consumer for asyncio. Arguments, results and errors are those of Consumer. Use it on one
+    loop, in one task at a time. Listeners run on the loop during poll() and may be coroutine
+    functions; `on_truncation` is a plain function.
     """
 
     def __init__(
@@ -173,8 +173,8 @@ class AIOConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
-        """As Consumer.subscribe. Without a group, a topic that does not exist is an error of the
-        next poll(). Raises ValueError for an empty list: use `await unsubscribe()`.
+        """Like Consumer.subscribe. Without a group, the next poll() raises the error for a topic
+        that does not exist. Raises ValueError for an empty list: use `await unsubscribe()`.
         """
         polls = self._polls
         wanted = topics_of(topics)
@@ -183,19 +183,19 @@ class AIOConsumer:
         polls.subscribe(wanted, listener)
 
     def assign(self, partitions: Items[TopicPartition]) -> None:
-        """As Consumer.assign."""
+        """Like Consumer.assign."""
         self._shell.subscription.assign(partitions_of("partitions", partitions))
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Stop reading, and leave the group."""
         await self._attending(self._shell.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """The partitions that this consumer reads."""
         return self._shell.subscription.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a regular expression, those that match it now."""
+        """The topics subscribed to. With a regular expression: the topics that match now."""
         return self._shell.subscription.topics
 
     # ---- records ----
@@ -203,27 +203,27 @@ class AIOConsumer:
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """As Consumer.poll."""
+        """Like Consumer.poll."""
         return await self._open.poll(timeout_ms, max_records)
 
     async def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
     ) -> pyarrow.RecordBatch:
-        """As Consumer.poll_arrow."""
+        """Like Consumer.poll_arrow."""
         return await self._open.poll_arrow(timeout_ms, max_records, headers=headers)
 
     async def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
-        """As Consumer.fetch."""
+        """Like Consumer.fetch."""
         return await self._open.fetch(timeout_ms)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Iterate over records, forever or until consumer.timeout.ms passes without one."""
+        """Iterate over records until consumer.timeout.ms passes without one; by default forever."""
         while (records := await self._open.next_records()) is not None:
             for record in records:
                 yield record
 
     def wakeup(self) -> None:
-        """Make a running poll(), or the next one, raise WakeupError. Any thread may call it."""
+        """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
         self._bell.is_woken = True
         if self._begun is not None:
             self._begun.loop.call_soon_threadsafe(self._bell.ring)
@@ -236,38 +236,38 @@ class AIOConsumer:
         offset: int | OffsetAndMetadata,
         offset_epoch: bytes | None = None,
     ) -> None:
-        """As Consumer.seek."""
+        """Like Consumer.seek."""
         self._shell.seek(TopicPartition(*tp), offset, offset_epoch)
         self._bell.attention = True
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """As Consumer.seek_to_beginning."""
+        """Like Consumer.seek_to_beginning."""
         self._shell.seek_by_timestamp(partitions, to_end=False)
         self._bell.attention = True
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """As Consumer.seek_to_end."""
+        """Like Consumer.seek_to_end."""
         self._shell.seek_by_timestamp(partitions, to_end=True)
         self._bell.attention = True
 
     async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """As Consumer.position."""
+        """Like Consumer.position."""
         return (await self._shell.position(TopicPartition(*tp), timeout_ms)).offset
 
     async def position_and_offset_epoch(
         self, tp: TopicPartition, timeout_ms: float | None = None
     ) -> OffsetAndMetadata:
-        """As Consumer.position_and_offset_epoch."""
+        """Like Consumer.position_and_offset_epoch."""
         shell = self._shell
         return shell.offset_and_epoch(await shell.position(TopicPartition(*tp), timeout_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """As Consumer.pause."""
+        """Like Consumer.pause."""
         self._shell.pause(partitions, paused=True)
         self._bell.attention = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """As Consumer.resume."""
+        """Like Consumer.resume."""
         self._shell.pause(partitions, paused=False)
         self._bell.ring()
 
@@ -276,7 +276,7 @@ class AIOConsumer:
         return [row.tp for row in self._shell.subscription.partitions.values() if row.paused]
 
     def current_lag(self, tp: TopicPartition) -> int | None:
-        """As Consumer.current_lag."""
+        """Like Consumer.current_lag."""
         return self._shell.current_lag(TopicPartition(*tp))
 
     # ---- offsets and topics ----
@@ -284,29 +284,29 @@ class AIOConsumer:
     async def beginning_offsets(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The log start offsets."""
+        """The log start offset of each partition."""
         return await self._shell.edge_offsets(partitions, timeout_ms, at_end=False)
 
     async def end_offsets(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """As Consumer.end_offsets."""
+        """Like Consumer.end_offsets."""
         return await self._shell.edge_offsets(partitions, timeout_ms, at_end=True)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """As Consumer.offsets_for_times."""
+        """Like Consumer.offsets_for_times."""
         return await self._shell.offsets_for_times(timestamps, timeout_ms)
 
     async def partitions_for(
         self, topic: str, timeout_ms: float | None = None
     ) -> tuple[PartitionView, ...]:
-        """The partitions of a topic: leaders, replicas, epochs."""
+        """The partitions of a topic, with their leaders, replicas and epochs."""
         return await self._shell.partitions_for(topic, timeout_ms)
 
     async def topics(self, timeout_ms: float | None = None) -> set[str]:
-        """The names of all topics except internal ones."""
+        """The names of all topics, without internal ones."""
         return await self._shell.topics(timeout_ms)
 
     # ---- commits ----
@@ -316,7 +316,7 @@ class AIOConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """As Consumer.commit."""
+        """Like Consumer.commit."""
         self._interceptors.on_commit(await self._shell.commit(offsets, timeout_ms))
 
     def commit_async(
@@ -324,7 +324,7 @@ class AIOConsumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """As Consumer.commit_async."""
+        """Like Consumer.commit_async."""
         polls = self._polls
         polls.shell.own_group()
         found = polls.shell.offsets_to_commit(offsets)
@@ -335,17 +335,17 @@ class AIOConsumer:
     async def committed(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset; None if there is none."""
+        """The group's committed offset in each partition; None if there is none."""
         return await self._shell.committed(partitions, timeout_ms)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """For AIOProducer.send_offsets_to_transaction."""
+        """The member's identity, for AIOProducer.send_offsets_to_transaction."""
         return self._shell.group_metadata()
 
     # ---- close ----
 
     async def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """As Consumer.close."""
+        """Like Consumer.close."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -32,8 +32,8 @@ Handler = Callable[[ShareRecord], Awaitable[object] | object]
 
 
 class AIOShareConsumer:
-    """Reads records with the other members of a share group, for asyncio; see ShareConsumer for the
-    arguments. Use it on one loop, from one task at a time.
+    """The ShareConsumer for asyncio. Arguments, results and errors are those of ShareConsumer. Use
+    it on one loop, in one task at a time.
     """
 
     def __init__(
@@ -80,14 +80,16 @@ class AIOShareConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Items[str]) -> None:
-        """As ShareConsumer.subscribe. Raises ValueError for an empty list: use `unsubscribe()`."""
+        """Like ShareConsumer.subscribe. Raises ValueError for an empty list: use
+        `unsubscribe()`.
+        """
         names = names_of(topics)
         if not names:
             raise ValueError("there are no topics to subscribe to: use unsubscribe()")
         self._shell.subscribe(names)
 
     async def unsubscribe(self) -> None:
-        """Release the held records, leave the group, and read nothing."""
+        """Release the held records, leave the group, and stop reading."""
         await self._shell.unsubscribe()
         await self._tell()
 
@@ -96,7 +98,7 @@ class AIOShareConsumer:
         return self._shell.topics
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member reads; other members may read the same ones."""
+        """The partitions that this member reads. Other members may read them too."""
         return self._shell.assignment()
 
     # ---- records ----
@@ -104,7 +106,7 @@ class AIOShareConsumer:
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> list[ShareRecord]:
-        """As ShareConsumer.poll."""
+        """Like ShareConsumer.poll."""
         return await self._polled(timeout_ms, self._limit if max_records is None else max_records)
 
     async def _polled(self, timeout_ms: float | None, limit: int) -> list[ShareRecord]:
@@ -122,8 +124,9 @@ class AIOShareConsumer:
         return limit
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
-        """As iteration over a ShareConsumer. Use contextlib.aclosing, or close the consumer, to
-        release the records that the loop did not reach: Python ends the iteration later.
+        """Like iterating over a ShareConsumer. Use contextlib.aclosing, or close the consumer, to
+        release records that the loop did not reach: without it, Python ends the iteration only
+        later.
         """
         timeout_ms = self._settings["consumer.timeout.ms"]
         try:
@@ -139,7 +142,7 @@ class AIOShareConsumer:
         self, handler: Handler, *, on_error: OnError = AcknowledgeType.RELEASE,
         idle_ms: float | None = None,
     ) -> None:  # fmt: skip
-        """As ShareConsumer.run. The handler may return an awaitable."""
+        """Like ShareConsumer.run. The handler may return an awaitable."""
         try:
             while records := await self._polled(idle_ms, self._limit):
                 for record in records:
@@ -167,7 +170,7 @@ class AIOShareConsumer:
             self._shell.flush()
 
     def wakeup(self) -> None:
-        """As ShareConsumer.wakeup."""
+        """Like ShareConsumer.wakeup."""
         if self._begun is not None:
             self._begun.wakeup()
 
@@ -176,14 +179,14 @@ class AIOShareConsumer:
     def acknowledge(
         self, record: ShareRecord, kind: AcknowledgeType | str = AcknowledgeType.ACCEPT
     ) -> None:
-        """As ShareConsumer.acknowledge."""
+        """Like ShareConsumer.acknowledge."""
         self._shell.holdings.acknowledge(*place_of(record), acknowledge_type(kind))
 
     def acknowledge_range(
         self, partition: TopicPartition, first_offset: int, last_offset: int,
         kind: AcknowledgeType | str = AcknowledgeType.ACCEPT,
     ) -> int:  # fmt: skip
-        """As ShareConsumer.acknowledge_range."""
+        """Like ShareConsumer.acknowledge_range."""
         tp = TopicPartition(*partition)
         holdings = self._shell.holdings
         return holdings.acknowledge_range(tp, first_offset, last_offset, acknowledge_type(kind))
@@ -191,21 +194,21 @@ class AIOShareConsumer:
     async def commit(
         self, timeout_ms: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """As ShareConsumer.commit."""
+        """Like ShareConsumer.commit."""
         try:
             return await self._shell.commit(timeout_ms)
         finally:
             await self._tell()
 
     def commit_async(self) -> None:
-        """As ShareConsumer.commit_async."""
+        """Like ShareConsumer.commit_async."""
         shell = self._shell
         if not shell.is_explicit:
             shell.holdings.acknowledge_all(AcknowledgeType.ACCEPT)
         shell.flush()
 
     def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """As ShareConsumer's; the callback may return an awaitable."""
+        """Like ShareConsumer.set_acknowledgement_callback. The callback may return an awaitable."""
         self._callback = callback
 
     async def _tell(self) -> None:
@@ -217,13 +220,13 @@ class AIOShareConsumer:
                     await answer
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """As ShareConsumer.acquisition_lock_timeout_ms."""
+        """Like ShareConsumer.acquisition_lock_timeout_ms."""
         return self._shell.lock_timeout_ms
 
     # ---- close ----
 
     async def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """As ShareConsumer.close."""
+        """Like ShareConsumer.close."""
         if self._is_closed:
             return
         self._is_closed = True

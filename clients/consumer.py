@@ -1,8 +1,8 @@
-"""Consumer: reads records of partitions that the user or its group assigns.
+"""Consumer reads records of partitions that the user or the consumer's group assigns.
 
 Requests run on a loop in the consumer's own thread (io/consumer_shell.py). The caller's thread
-takes records that were prefetched. poll_loop.py implements poll(); aio_consumer.py has AIOConsumer,
-the same for asyncio.
+takes records that were fetched in advance. poll_loop.py implements poll(). AIOConsumer, in
+aio_consumer.py, is the same for asyncio.
 """
 
 from __future__ import annotations
@@ -108,19 +108,22 @@ class _ThreadPollLoop(PollLoop[threading.Event]):
 
 
 class Consumer:
-    """Reads records. Settings are Kafka's consumer configs, by their dotted names in a mapping, or
-    as keywords with underscores, which take precedence. A str or list in place of the mapping is
-    bootstrap.servers. Topics that follow it, or come with the keyword bootstrap_servers, are
-    subscribed to. Times are in ms, sizes in bytes. Raises ConfigError, a ValueError.
+    """Reads records. Use it in one thread at a time; only `wakeup` may be called from other
+    threads.
 
-    With group.id, the group's coordinator assigns partitions; without it `subscribe` means all
-    partitions of the topics. Use it from one thread at a time; only `wakeup` may be called from
-    others. A consumer that is not closed leaves its group, without a commit, when it is garbage
-    collected and when Python exits.
+    Settings are Kafka's consumer configs: a mapping with dotted names, or keywords with
+    underscores, which take precedence. A str or a list instead of the mapping is bootstrap.servers.
+    The other positional arguments are topics to subscribe to. With the keyword bootstrap_servers,
+    all positional arguments are topics. Times are in ms, sizes in bytes. Raises ConfigError, a
+    ValueError. Example: ``Consumer("localhost:9092", "orders", group_id="mailer")``.
 
-    `on_truncation` is called in poll(), and in close(), with the LostRecords of each partition
-    whose log lost records below the position, in an unclean leader election. By default they are
-    logged as a warning.
+    With group.id, the group's coordinator assigns partitions. Without it, `subscribe` reads all
+    partitions of the topics. A consumer that is not closed leaves its group, without a commit, when
+    it is garbage collected or Python exits.
+
+    After an unclean leader election, `on_truncation` is called with the LostRecords of each
+    partition whose log lost records below the consumer's position. It is called in poll() and
+    close(). By default the lost records are logged as a warning.
     """
 
     def __init__(
@@ -176,7 +179,7 @@ class Consumer:
         return self._run(_called(function, *arguments, **options))
 
     def _run_attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """As `_run`, for an operation that may have to call the listener in this thread."""
+        """Like `_run`, for an operation that may have to call the listener in this thread."""
         self._bell.attention = True
         future = asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
         return _finished(self._polls.attending(future))
@@ -191,11 +194,12 @@ class Consumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | Any = None) -> None:
-        """Read topics by name, or all topics whose whole names match a regular expression, instead
-        of the former ones. The listener is called when partitions are assigned and revoked.
+        """Read these topics instead of the previous ones. `topics` are names, a compiled regular
+        expression that matches whole names, or a SubscriptionPattern. The listener is called when
+        partitions are assigned and revoked.
 
-        Without a group: raises UnknownTopicOrPartitionError if a topic does not exist within
-        default.api.timeout.ms. Raises ValueError after `assign`.
+        Raises ValueError after `assign`. Without a group, raises UnknownTopicOrPartitionError if a
+        topic does not exist within default.api.timeout.ms.
         """
         wanted = topics_of(topics)
         if not wanted:
@@ -205,59 +209,63 @@ class Consumer:
         self._run(self._shell.settle_subscription())
 
     def assign(self, partitions: Items[TopicPartition]) -> None:
-        """Read exactly these partitions; partitions that were read before keep their positions.
+        """Read exactly these partitions. Partitions that were already read keep their positions.
         Raises ValueError after `subscribe`.
         """
         self._do(self._shell.subscription.assign, partitions_of("partitions", partitions))
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Stop reading, and leave the group."""
         self._run_attending(self._shell.unsubscribe())
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """The partitions that this consumer reads."""
         return self._shell.subscription.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a regular expression, those that match it now."""
+        """The topics subscribed to. With a regular expression: the topics that match now."""
         return self._shell.subscription.topics
 
     # ---- records ----
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Up to max_records (max.poll.records) records as soon as there are any; an empty list if
-        timeout_ms is over or partitions were assigned or revoked.
+        """Return up to `max_records` records (default: max.poll.records) as soon as there are any.
+        Returns an empty list after `timeout_ms`, or when partitions were assigned or revoked.
 
-        Raises WakeupError, errors of listeners and of the group, CorruptRecordError,
-        OffsetOutOfRangeError and LogTruncationError without a reset policy,
-        InvalidPartitionEpochError (KIP-232), and errors of brokers that a retry cannot solve.
+        Raises WakeupError after `wakeup`, CorruptRecordError at a damaged record,
+        OffsetOutOfRangeError or LogTruncationError if the position is no longer valid and there is
+        no reset policy, InvalidPartitionEpochError (KIP-232), errors of the group and of the
+        listener, and errors of brokers that a retry cannot solve.
         """
         return self._polled(self._polls.poll(timeout_ms, max_records))
 
     def poll_arrow(
         self, timeout_ms: float = 0, max_records: int | None = None, *, headers: bool = False
     ) -> pyarrow.RecordBatch:
-        """Fetched records as a batch, without rows if timeout_ms is over: about a MiB of values, at
-        most max_records (65,536) rows. Interceptors do not see it.
+        """Return fetched records as an Arrow record batch: at most `max_records` rows (default:
+        65,536) and about 1 MiB of values. It has no rows if none arrive within `timeout_ms`.
+        Interceptors do not see these records. Errors are as for `poll`. Needs pyarrow.
 
-        Columns: topic dictionary<int32, string>, partition int32, offset int64, timestamp int64
-        (ms, -1 for none), key binary, value binary; headers list<struct<key, value>> if requested.
+        Columns: topic (`dictionary<int32, string>`), partition (int32), offset (int64), timestamp
+        (int64: ms since 1970, -1 if there is none), key and value (binary) and, with
+        `headers=True`, headers (`list<struct<key, value>>`).
         """
         return self._polled(self._polls.poll_arrow(timeout_ms, max_records, headers=headers))
 
     def fetch(self, timeout_ms: float = 500) -> dict[TopicPartition, RecordSet]:
-        """Fetched records as whole record sets, which count as read when they are returned; empty
-        if timeout_ms is over. Interceptors do not see them.
+        """Return fetched records as one RecordSet for each partition. They count as read. The dict
+        is empty if none arrive within `timeout_ms`. Interceptors do not see these records. Errors
+        are as for `poll`.
         """
         return self._polled(self._polls.fetch(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Iterate over records, forever or until consumer.timeout.ms passes without one."""
+        """Iterate over records until consumer.timeout.ms passes without one; by default forever."""
         while (records := self._polled(self._polls.next_records())) is not None:
             yield from records
 
     def wakeup(self) -> None:
-        """Make a running poll(), or the next one, raise WakeupError. Any thread may call it."""
+        """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
         self._bell.is_woken = True
         self._bell.ring()
 
@@ -269,40 +277,40 @@ class Consumer:
         offset: int | OffsetAndMetadata,
         offset_epoch: bytes | None = None,
     ) -> None:
-        """Continue at an offset. With the offset epoch that `position_and_offset_epoch` or a commit
-        returned, the consumer notices if the log was truncated or created again since (KIP-232,
-        KIP-320).
+        """Continue reading at `offset`. Pass the offset epoch that `position_and_offset_epoch` or a
+        commit returned, and the consumer detects whether the log was truncated or the topic created
+        again in the meantime (KIP-232, KIP-320).
 
-        Raises ValueError for a partition that is not assigned, a negative offset, or an invalid
-        offset epoch.
+        Raises ValueError if the partition is not assigned, the offset is negative, or the offset
+        epoch is invalid.
         """
         self._do(self._shell.seek, TopicPartition(*tp), offset, offset_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the log start offset of these partitions (default: all)."""
+        """Continue at the log start offset of these partitions (default: all assigned ones)."""
         self._do(self._shell.seek_by_timestamp, partitions, to_end=False)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the end of these partitions (default: all)."""
+        """Continue at the end of these partitions (default: all assigned ones)."""
         self._do(self._shell.seek_by_timestamp, partitions, to_end=True)
 
     def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that will be returned; looked up if necessary, within
-        timeout_ms (default.api.timeout.ms).
+        """The offset of the next record that is returned. If it is not known yet, it is looked up
+        within `timeout_ms` (default: default.api.timeout.ms).
         """
         return self._run(self._shell.position(TopicPartition(*tp), timeout_ms)).offset
 
     def position_and_offset_epoch(
         self, tp: TopicPartition, timeout_ms: float | None = None
     ) -> OffsetAndMetadata:
-        """As `position`, with the offset epoch to store together with the offset and to pass to
-        `seek` (KIP-232); None if the broker has no partition epochs.
+        """Like `position`, with the offset epoch. Store both together and pass both to `seek`
+        (KIP-232). The offset epoch is None if the broker has no partition epochs.
         """
         position = self._run(self._shell.position(TopicPartition(*tp), timeout_ms))
         return self._shell.offset_and_epoch(position)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until they are resumed."""
+        """Return no records of these partitions until `resume`."""
         self._do(self._shell.pause, partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -315,8 +323,8 @@ class Consumer:
         return [row.tp for row in rows if row.paused]
 
     def current_lag(self, tp: TopicPartition) -> int | None:
-        """The number of offsets from the position to the end that the last fetch reported; None if
-        unknown.
+        """The number of offsets from the position to the end of the partition, as of the last
+        fetch. None if unknown.
         """
         return self._shell.current_lag(TopicPartition(*tp))
 
@@ -325,31 +333,33 @@ class Consumer:
     def beginning_offsets(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The log start offsets."""
+        """The log start offset of each partition."""
         return self._run(self._shell.edge_offsets(partitions, timeout_ms, at_end=False))
 
     def end_offsets(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets after the last record: high watermark, or last stable offset if
-        read_committed.
+        """The end of each partition: the high watermark or, with isolation.level=read_committed,
+        the last stable offset.
         """
         return self._run(self._shell.edge_offsets(partitions, timeout_ms, at_end=True))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time in ms; None if there is none."""
+        """For each partition, the first record with this timestamp (ms since 1970) or a later one;
+        None if there is none.
+        """
         return self._run(self._shell.offsets_for_times(timestamps, timeout_ms))
 
     def partitions_for(
         self, topic: str, timeout_ms: float | None = None
     ) -> tuple[PartitionView, ...]:
-        """The partitions of a topic: leaders, replicas, epochs."""
+        """The partitions of a topic, with their leaders, replicas and epochs."""
         return self._run(self._shell.partitions_for(topic, timeout_ms))
 
     def topics(self, timeout_ms: float | None = None) -> set[str]:
-        """The names of all topics except internal ones."""
+        """The names of all topics, without internal ones."""
         return self._run(self._shell.topics(timeout_ms))
 
     # ---- commits ----
@@ -359,11 +369,12 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets for the group, by default the positions. An offset is the offset of the
+        """Commit offsets for the group (default: the current positions). An offset is that of the
         next record to read.
 
         Raises InvalidGroupIdError without group.id, CommitFailedError if the partitions may already
-        belong to another member, and errors that retries for default.api.timeout.ms did not solve.
+        belong to another member, and errors that lasted for `timeout_ms` (default:
+        default.api.timeout.ms).
         """
         self._interceptors.on_commit(self._run(self._shell.commit(offsets, timeout_ms)))
 
@@ -372,8 +383,8 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit without waiting or retrying. The callback gets the offsets and the error or None,
-        in a later poll(), commit() or close().
+        """Commit without waiting and without retries. A later poll(), commit() or close() calls
+        `callback` with the offsets, and with the error or None.
         """
         self._shell.own_group()
         found = self._shell.offsets_to_commit(offsets)
@@ -386,11 +397,11 @@ class Consumer:
     def committed(
         self, partitions: Items[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset; None if there is none."""
+        """The group's committed offset in each partition; None if there is none."""
         return self._run(self._shell.committed(partitions, timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """For Producer.send_offsets_to_transaction."""
+        """The member's identity, for Producer.send_offsets_to_transaction."""
         return self._do(self._shell.group_metadata)
 
     # ---- close ----
@@ -401,8 +412,9 @@ class Consumer:
         self._polls.run_callbacks()
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """Commit the positions (enable.auto.commit), leave the group, close the connections. The
-        listener is called for revoked partitions. Calling it again has no effect.
+        """Commit the positions (with enable.auto.commit), leave the group and close the
+        connections, within `timeout_ms`. The listener is called for the revoked partitions. Closing
+        a closed consumer has no effect.
         """
         if self._thread.is_closed:
             return

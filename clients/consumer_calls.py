@@ -1,4 +1,4 @@
-"""What Consumer and AIOConsumer share: argument checks, record batches, listener calls,
+"""What Consumer and AIOConsumer share: argument checks, record batches, listener calls and
 interceptors.
 """
 
@@ -50,27 +50,27 @@ _log = logging.getLogger("kstore.clients.consumer")
 
 
 class WakeupError(Exception):
-    """Raised by a poll() that wakeup() has interrupted."""
+    """Raised by a poll() that wakeup() interrupted."""
 
 
 def log_truncation(lost: LostRecords) -> None:
-    """The default for on_truncation."""
+    """The default of on_truncation: log a warning."""
     _log.warning("%s", lost)
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees records before the user does (interceptor.classes). Exceptions that it raises are
+    """Receives records before the user does (interceptor.classes). Exceptions that it raises are
     logged.
     """
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records that poll() returns instead of these."""
+        """Return the records that poll() should return."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The user has committed these offsets."""
+        """Called after the user committed these offsets."""
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Called when the consumer is closed."""
 
 
 class Interceptors:

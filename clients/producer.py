@@ -1,7 +1,7 @@
-"""Producer and AIOProducer put records into batches, and send batches to the leaders of their
-partitions.
+"""Producer and AIOProducer collect records in batches, and send each batch to the leader of its
+partition.
 
-`send` encodes a record into the open batch of its partition in the caller's thread. The loop (in
+`send` encodes a record into the open batch of its partition, in the caller's thread. The loop (in
 the Producer's own thread, or the running loop of an AIOProducer) sends batches that are full or
 have lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
 """
@@ -99,14 +99,18 @@ def _both(first: Callable[[Delivery], object], second: _Callback) -> Callable[[D
 
 
 class Producer(SendPath):
-    """Sends records; many threads may use it. Settings are Kafka's: dotted names in a mapping, or
-    snake_case keywords. Text or a list in place of the mapping is bootstrap.servers.
+    """Sends records. Any number of threads may use it.
 
-    Delivery callbacks and on_acknowledgement of interceptors run in the producer's own thread and
-    must not wait there. A producer that is not closed sends its remaining records when it is
-    garbage collected and when Python exits, for delivery.timeout.ms at most; a ResourceWarning
-    reports what it could not send. A with block that ends with an error does the same, and aborts
-    an open transaction.
+    Settings are Kafka's producer configs: a mapping with dotted names, or keywords with
+    underscores. A str or a list instead of the mapping is bootstrap.servers. Raises ConfigError for
+    an invalid setting. Example: ``with Producer("localhost:9092", acks="all") as producer:
+    producer.send("orders", b"paid", key=b"1")``.
+
+    Delivery callbacks and interceptors' on_acknowledgement run in the producer's own thread. They
+    must not block. If the producer is not closed, it sends its remaining records when it is garbage
+    collected or Python exits, within delivery.timeout.ms; a ResourceWarning reports records that
+    could not be sent. A `with` block that ends with an error also sends the remaining records, and
+    aborts an open transaction.
     """
 
     def __init__(
@@ -141,7 +145,7 @@ class Producer(SendPath):
             self._end(lambda: self._shell.leave(error))
 
     def _send_slowly(self, topic: Any, *rest: Any) -> Delivery:
-        """The part of `send` that could not be done at once."""
+        """The part of `send` that cannot be done at once."""
         arguments = self._face.arguments(topic, rest)
         deadline_ms = self._face.deadline_ms()
         while (delivery := self.append(*arguments)) is None:
@@ -164,9 +168,11 @@ class Producer(SendPath):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Deliveries:
-        """Send many records in one call, in one loop in C. There must be as many keys as values.
+        """Send many values in one call, which is much faster than many calls of `send`. `keys` must
+        be as many as `values`. Returns the outcome of all records.
 
-        Interceptors see each of them as a record of its own.
+        `timestamp` is in ms since 1970 (None: now). Errors are as for `send`. Interceptors see each
+        record.
         """
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
@@ -184,9 +190,9 @@ class Producer(SendPath):
         return Deliveries(touched, len(values))
 
     def send_arrow(self, topic: str, batch: Any, *, partition: int | None = None) -> Deliveries:
-        """Send the rows of a pyarrow.RecordBatch or Table: the column value and, if they exist,
-        key, timestamp (ms) and headers, in the form of Consumer.poll_arrow. No row becomes a Python
-        object unless there are headers.
+        """Send the rows of a pyarrow.RecordBatch or Table, with the columns of Consumer.poll_arrow:
+        value and, if present, key, timestamp (ms since 1970) and headers. Rows without headers do
+        not become Python objects. Errors are as for `send`.
         """
         from kstore.clients.arrow_input import column_runs
 
@@ -213,11 +219,11 @@ class Producer(SendPath):
         return Deliveries(dict.fromkeys(touched), total)
 
     def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
-        """Send everything, and wait until every record is delivered or has failed. Raises
-        TimeoutError after timeout seconds.
+        """Send all records, and wait until each is delivered or has failed. Raises TimeoutError
+        after `timeout` seconds (None: wait until all are done).
 
-        Raises the first error of a record that has failed since the last flush, unless raise_errors
-        is False; each Delivery also has its own error.
+        Also raises the first error of a record that failed since the last flush, unless
+        raise_errors is False. Each Delivery has its own error.
         """
         self._thread.run(_within(self._shell.flush(), timeout))
         error = self._shell.take_error()
@@ -225,40 +231,41 @@ class Producer(SendPath):
             raise error
 
     def partitions_for(self, topic: str) -> int:
-        """The number of partitions of a topic; waits for metadata up to max.block.ms."""
+        """The number of partitions of a topic. Waits for metadata for up to max.block.ms."""
         return self._thread.run(self._shell.partitions_for(topic))
 
     def init_transactions(self) -> None:
-        """Call this once, before the first transaction. It ends a transaction that an earlier
-        producer with the same transactional.id has left open, and fences that producer.
+        """Call this once, before the first transaction. It aborts a transaction that an earlier
+        producer with the same transactional.id left open, and fences that producer.
         """
         self._thread.run(self._shell.need_transactions().init())
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; all records belong to it until it ends."""
+        """Begin a transaction. All records that are sent until it ends belong to it."""
         self._thread.run(self._shell.need_transactions().begin())
 
     def send_offsets_to_transaction(
         self, offsets: _Offsets, group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """Commit a group's offsets as part of the transaction. Errors as for commit_transaction."""
+        """Commit a group's offsets with the transaction. Errors are as for commit_transaction."""
         self._thread.run(self._shell.need_transactions().send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Flush and commit. After a fatal error (`fatal`, such as ProducerFencedError) another
-        producer has taken over: close this one. After a timeout call this again; after any other
-        error call abort_transaction.
+        """Send all records and commit the transaction. If the error is fatal (its attribute
+        `fatal`, for example ProducerFencedError), another producer has taken over: close this one.
+        After a timeout, call this again. After any other error, call abort_transaction.
         """
         self._thread.run(self._shell.need_transactions().commit())
         self._shell.take_error()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction; records that were not sent yet fail."""
+        """Abort the transaction. Records that were not sent yet fail."""
         self._thread.run(self._shell.need_transactions().abort())
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush for at most timeout seconds, fail the remaining records, and stop. Raises the
-        errors of flush; the producer is closed in any case.
+        """Send the remaining records for at most `timeout` seconds (None: until all are done).
+        Records that are left then fail. Raises the errors of `flush`; the producer is closed in any
+        case.
         """
         self._end(lambda: self._shell.close(timeout))
         error = self._shell.take_error()
@@ -277,8 +284,9 @@ class Producer(SendPath):
 
 
 class AIOProducer:
-    """As Producer, on the running event loop: `delivery = await producer.send(...)` waits only for
-    room and metadata; `await delivery` waits for the record. Callbacks run on the loop.
+    """The Producer for asyncio, on the running event loop. `delivery = await producer.send(...)`
+    waits only for memory and metadata; `await delivery` waits for the record's delivery and returns
+    its offset. Callbacks run on the loop. Arguments and errors are those of Producer.
     """
 
     def __init__(
@@ -327,7 +335,7 @@ class AIOProducer:
         offset: int | None = None,
         on_delivery: _Callback = None,
     ) -> Delivery:
-        """Add a record; timestamp in ms since 1970, None means now. See Producer.send."""
+        """Add a record. See Producer.send."""
         accumulator = self._face.accumulator
         if type(topic) is str and self._face.is_plain:
             delivery = self._path.append(
@@ -353,7 +361,7 @@ class AIOProducer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Deliveries:
-        """As Producer.send_many; other tasks run in between."""
+        """Like Producer.send_many. Other tasks run in between."""
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
         where = -1 if partition is None else partition
@@ -376,41 +384,41 @@ class AIOProducer:
         return Deliveries(touched, len(values))
 
     async def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
-        """As Producer.flush."""
+        """Like Producer.flush."""
         await _within(self._shell.flush(), timeout)
         error = self._shell.take_error()
         if error is not None and raise_errors:
             raise error
 
     async def partitions_for(self, topic: str) -> int:
-        """The number of partitions of a topic; waits for metadata up to max.block.ms."""
+        """The number of partitions of a topic. Waits for metadata for up to max.block.ms."""
         return await self._shell.partitions_for(topic)
 
     async def init_transactions(self) -> None:
-        """As Producer.init_transactions."""
+        """Like Producer.init_transactions."""
         await self._shell.need_transactions().init()
 
     async def begin_transaction(self) -> None:
-        """As Producer.begin_transaction."""
+        """Like Producer.begin_transaction."""
         await self._shell.need_transactions().begin()
 
     async def send_offsets_to_transaction(
         self, offsets: _Offsets, group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """As Producer.send_offsets_to_transaction."""
+        """Like Producer.send_offsets_to_transaction."""
         await self._shell.need_transactions().send_offsets(offsets, group_metadata)
 
     async def commit_transaction(self) -> None:
-        """As Producer.commit_transaction."""
+        """Like Producer.commit_transaction."""
         await self._shell.need_transactions().commit()
         self._shell.take_error()
 
     async def abort_transaction(self) -> None:
-        """As Producer.abort_transaction."""
+        """Like Producer.abort_transaction."""
         await self._shell.need_transactions().abort()
 
     async def close(self, timeout: float | None = None) -> None:
-        """As Producer.close."""
+        """Like Producer.close."""
         await self._end(lambda shell: shell.close(timeout))
         error = self._shell.take_error()
         if error is not None:

@@ -1,4 +1,4 @@
-"""What producers take and return: ProducerRecord, Deliveries, and interceptors."""
+"""The arguments and results of producers: ProducerRecord, Deliveries, and interceptors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _log = logging.getLogger("kstore.clients")
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record to send. Value and key are bytes, None for null, or what the producer's serializers
-    take. timestamp: ms since 1970, None for now.
+    """A record to send. `value` and `key` are bytes, None, or what the producer's serializers
+    accept. `timestamp` is in ms since 1970 (None: now).
 
-    offset: the record's offset in the partition (KIP-391, only with kstore's brokers). Such records
-    need a partition, and must be sent in ascending order.
+    `offset` is the record's offset in the partition (KIP-391, only with kstore's brokers). Such
+    records need a `partition`, and must be sent in ascending order.
     """
 
     topic: str
@@ -40,7 +40,9 @@ class ProducerRecord:
 
 
 class Deliveries:
-    """The outcome of the records of one send_many or send_arrow. Awaitable: their number."""
+    """The outcome of the records of one send_many or send_arrow. Awaiting it returns their number,
+    or raises the first error.
+    """
 
     __slots__ = ("_batches", "count")
 
@@ -61,7 +63,7 @@ class Deliveries:
 
     @property
     def done(self) -> bool:
-        """Whether all are delivered or failed."""
+        """True if all records are delivered or have failed."""
         return all(batch.done for batch in self._ends())
 
     @property
@@ -70,8 +72,8 @@ class Deliveries:
         return next((batch.error for batch in self._ends() if batch.error is not None), None)
 
     def result(self, timeout: float | None = None) -> int:
-        """Wait (timeout in seconds, for each batch) until all are done. Returns their number, or
-        raises the first error.
+        """Wait until all records are delivered, and return their number. Raises the first error, or
+        TimeoutError if a batch takes longer than `timeout` seconds.
         """
         for batch in self._batches:
             Delivery.of(batch, 0).wait(timeout)
@@ -97,17 +99,17 @@ class Deliveries:
 
 
 class ProducerInterceptor(Protocol):
-    """The methods that an object in `interceptors` may have. Missing methods are not called.
+    """The methods that an object in `interceptors` can have. Missing methods are not called.
     Exceptions are logged and otherwise ignored, as in Kafka.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Called before the partition is chosen, in the thread of send; returns the record to
-        send.
+        """Return the record to send. Called in the thread of `send`, before the partition is
+        chosen.
         """
 
     def on_acknowledgement(self, delivery: Delivery) -> None:
-        """The record was delivered or failed. Called in the thread of the client's loop."""
+        """Called when a record was delivered or has failed, in the thread of the client's loop."""
 
 
 class Interceptors:

@@ -1,9 +1,9 @@
-"""Serializers and deserializers of keys and values: callables of the user or of any schema library
+"""Serializers and deserializers of keys and values: functions of the user, or of a schema library,
 that producers and consumers call.
 
-A callable gets the object, or the bytes. If its second parameter is called ctx or context, it also
-gets a SerializationContext, as confluent-kafka's serializers do. It is not called for null, which
-stays null.
+A serializer gets the object, a deserializer the bytes. If its second parameter is named ctx or
+context, it also gets a SerializationContext, as confluent-kafka's serializers do. It is not called
+for None, which stays None.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _Convert = Callable[[Any, str, Any], Any] | None
 
 @dataclass(frozen=True, slots=True)
 class SerializationContext:
-    """The topic and the field of an object or of its bytes."""
+    """The topic of a record, and the field that is serialized."""
 
     topic: str
     field: str
-    """key or value."""
+    """"key" or "value"."""
     headers: Any = None
 
 
 class Serializers:
-    """key.serializer and value.serializer of a producer; false if there are none."""
+    """The key.serializer and value.serializer of a producer; false if there are none."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._key = _converter(settings, "key.serializer", "key")
@@ -48,7 +48,9 @@ class Serializers:
         return self._key is not None or self._value is not None
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record with bytes. Exceptions of a serializer propagate to the caller of send."""
+        """Serialize a record's key and value. Exceptions of a serializer reach the caller
+        of send.
+        """
         key, value, topic = record.key, record.value, record.topic
         if self._key is not None and key is not None:
             key = self._key(key, topic, record.headers)
@@ -58,7 +60,7 @@ class Serializers:
 
 
 class Deserializers:
-    """key.deserializer and value.deserializer of a consumer; false if there are none."""
+    """The key.deserializer and value.deserializer of a consumer; false if there are none."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.key = _converter(settings, "key.deserializer", "key")
@@ -68,13 +70,13 @@ class Deserializers:
         return self.key is not None or self.value is not None
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[Any]:
-        """The records; their keys and values are deserialized when they are first read."""
+        """Wrap the records: their keys and values are deserialized when they are first accessed."""
         return [DeserializedRecord(record, self) for record in records]
 
 
 class DeserializedRecord:
-    """A ConsumerRecord whose key and value are objects. They are created when they are first read:
-    an error of a deserializer is raised there, and the record is still available.
+    """A ConsumerRecord whose key and value are objects. They are created when they are first
+    accessed. A deserializer's error is raised there, and the record itself can still be used.
     """
 
     __slots__ = ("_by", "_key", "_value", "record")
@@ -88,14 +90,14 @@ class DeserializedRecord:
 
     @property
     def key(self) -> Any:
-        """The key as an object; None for null."""
+        """The key as an object; None for a null key."""
         if self._key is _NOT_MADE:
             self._key = self._made(self._by.key, self.record.key)
         return self._key
 
     @property
     def value(self) -> Any:
-        """The value as an object; None for null."""
+        """The value as an object; None for a null value."""
         if self._value is _NOT_MADE:
             self._value = self._made(self._by.value, self.record.value)
         return self._value
@@ -112,22 +114,22 @@ class DeserializedRecord:
 
     @property
     def partition(self) -> int:
-        """The partition's index."""
+        """The partition's number."""
         return self.record.partition
 
     @property
     def offset(self) -> int:
-        """Its offset in the partition."""
+        """The record's offset in its partition."""
         return self.record.offset
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since 1970, -1 for none."""
+        """In ms since 1970; -1 if there is none."""
         return self.record.timestamp
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """0 for CreateTime, 1 for LogAppendTime."""
         return self.record.timestamp_type
 
     @property
@@ -137,17 +139,17 @@ class DeserializedRecord:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 if unknown."""
+        """The leader epoch in which the record was written; -1 if unknown."""
         return self.record.leader_epoch
 
     @property
     def key_size(self) -> int:
-        """Bytes of the key, -1 when null."""
+        """The size of the key in bytes; -1 if it is null."""
         return self.record.key_size
 
     @property
     def value_size(self) -> int:
-        """Bytes of the value, -1 when null."""
+        """The size of the value in bytes; -1 if it is null."""
         return self.record.value_size
 
 

@@ -1,5 +1,5 @@
-"""ShareConsumer: reads records of topics together with the other members of a share group
-(KIP-932). io/share/ has the part that runs on its loop; aio_share_consumer.py is the same for
+"""ShareConsumer reads records together with the other members of a share group (KIP-932). io/share/
+has the part that runs on its loop. AIOShareConsumer, in aio_share_consumer.py, is the same for
 asyncio.
 """
 
@@ -40,15 +40,16 @@ Handler = Callable[[ShareRecord], object]
 
 
 class ShareConsumer:
-    """Reads records with the other members of a share group: each record goes to one of them at a
-    time, and is done when it is accepted. Settings are Kafka's, by their dotted names in a mapping,
-    or as keywords with underscores, which take precedence; a str or list in place of the mapping is
-    bootstrap.servers. Topics that follow are subscribed to. Times are in ms. Raises ConfigError, a
-    ValueError.
+    """Reads records with the other members of a share group (KIP-932). One member at a time has a
+    record. The record is done when that member accepts it. Use a ShareConsumer in one thread at a
+    time; only `wakeup` may be called from other threads.
 
-    close() releases records that were not acknowledged. Otherwise the broker releases them when
-    their acquisition lock expires (group.share.record.lock.duration.ms). Use it from one thread at
-    a time; only `wakeup` may be called from others.
+    Settings are Kafka's: a mapping with dotted names, or keywords with underscores, which take
+    precedence. A str or a list instead of the mapping is bootstrap.servers. The other positional
+    arguments are topics to subscribe to. Times are in ms. Raises ConfigError, a ValueError.
+
+    close() releases records that were not acknowledged. If the consumer is not closed, the broker
+    releases them when their acquisition lock expires (group.share.record.lock.duration.ms).
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class ShareConsumer:
     # ---- subscription ----
 
     def subscribe(self, topics: Items[str]) -> None:
-        """Read topics by name, instead of the former ones. An empty list: unsubscribe."""
+        """Read these topics instead of the previous ones. An empty list is like `unsubscribe`."""
         names = names_of(topics)
         if names:
             self._do(self._shell.subscribe, names)
@@ -101,7 +102,7 @@ class ShareConsumer:
             self.unsubscribe()
 
     def unsubscribe(self) -> None:
-        """Release the held records, leave the group, and read nothing."""
+        """Release the held records, leave the group, and stop reading."""
         self._thread.run(self._shell.unsubscribe())
         self._tell()
 
@@ -110,18 +111,18 @@ class ShareConsumer:
         return self._shell.topics
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member reads; other members may read the same ones."""
+        """The partitions that this member reads. Other members may read them too."""
         return self._do(self._shell.assignment)
 
     # ---- records ----
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ShareRecord]:
-        """Up to max_records (max.poll.records) records as soon as there are any; empty if
-        timeout_ms is over.
+        """Return up to `max_records` records (default: max.poll.records) as soon as there are any.
+        Returns an empty list after `timeout_ms`.
 
-        Accepts the records of the previous poll. With share.acknowledgement.mode=explicit it does
-        not, and raises RuntimeError if some of them were not acknowledged. Also raises WakeupError,
-        CorruptMessageError, and errors of brokers that a retry cannot solve.
+        This accepts the records of the previous poll. With share.acknowledgement.mode=explicit it
+        does not; it raises RuntimeError if some of them were not acknowledged. Also raises
+        WakeupError, CorruptMessageError, and errors of brokers that a retry cannot solve.
         """
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         return self._polled(timeout_ms, limit)
@@ -136,9 +137,9 @@ class ShareConsumer:
         return shown(rows, self._deserializers)
 
     def __iter__(self) -> Iterator[ShareRecord]:
-        """Iterate over records, forever or until consumer.timeout.ms passes without one. In
+        """Iterate over records until consumer.timeout.ms passes without one; by default forever. In
         implicit mode a record is accepted when the loop asks for the next one. If the loop ends
-        early, the current record and the later ones are released.
+        early, the current record and all later ones are released.
         """
         timeout_ms = self._settings["consumer.timeout.ms"]
         try:
@@ -159,13 +160,14 @@ class ShareConsumer:
         self, handler: Handler, *, on_error: OnError = AcknowledgeType.RELEASE,
         idle_ms: float | None = None,
     ) -> None:  # fmt: skip
-        """Call the handler with each record: it is accepted when the handler returns. If the
-        handler raises an Exception, the exception is logged and the record released.
-        on_error="reject" rejects it instead, and it is not delivered again. on_error can also be a
-        function of the record and the exception that returns a type.
+        """Call `handler` with each record, and accept the record when it returns. If it raises an
+        Exception, the exception is logged and the record is released. With on_error="reject" the
+        record is rejected and not delivered again. `on_error` can also be a function of the record
+        and the exception that returns an acknowledgement type.
 
-        Returns after wakeup(), or after idle_ms without a record. Any other exception of the
-        handler, such as KeyboardInterrupt, propagates; that record and the later ones are released.
+        Returns after wakeup(), or after `idle_ms` without a record (None: never). Any other
+        exception of the handler, such as KeyboardInterrupt, is raised; the current record and all
+        later ones are released.
         """
         try:
             while records := self._polled(idle_ms, self._limit):
@@ -190,8 +192,8 @@ class ShareConsumer:
             self._do(self._shell.flush)
 
     def wakeup(self) -> None:
-        """Make a running poll(), or the next one, raise WakeupError, and make run() return. Any
-        thread may call it.
+        """Make the running poll(), or the next one, raise WakeupError, and make run() return. Any
+        thread may call this.
         """
         self._shell.wakeup()
 
@@ -200,10 +202,10 @@ class ShareConsumer:
     def acknowledge(
         self, record: ShareRecord, kind: AcknowledgeType | str = AcknowledgeType.ACCEPT
     ) -> None:
-        """Acknowledge a record: "accept", "release", "reject" or "renew". The next poll() or
-        commit() sends it. poll() returns a renewed record again.
+        """Acknowledge a record with "accept", "release", "reject" or "renew". The next poll() or
+        commit() sends it. A later poll() returns a renewed record again.
 
-        Raises ValueError if this consumer does not hold the record, or no longer does.
+        Raises ValueError if this consumer does not hold the record (any more).
         """
         tp, offset = place_of(record)
         self._acknowledge(tp, offset, acknowledge_type(kind))
@@ -219,8 +221,8 @@ class ShareConsumer:
         self, partition: TopicPartition, first_offset: int, last_offset: int,
         kind: AcknowledgeType | str = AcknowledgeType.ACCEPT,
     ) -> int:  # fmt: skip
-        """Acknowledge the held records of a partition from the first to the last offset, both
-        included; return their number. Raises ValueError if there are none.
+        """Acknowledge the held records of a partition from `first_offset` to `last_offset`
+        (inclusive). Returns their number. Raises ValueError if there are none.
         """
         tp = TopicPartition(*partition)
         holdings = self._shell.holdings
@@ -228,10 +230,11 @@ class ShareConsumer:
 
     def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Send the acknowledgements and wait for the responses. Returns None or the error for each
-        partition; InvalidRecordStateError means that a lock had expired. With
-        share.acknowledgement.mode=implicit it first accepts the records of the previous poll.
+        partition. InvalidRecordStateError means that an acquisition lock had expired. In implicit
+        mode this first accepts the records of the previous poll.
 
-        Raises TimeoutError if there is no response within timeout_ms (default.api.timeout.ms).
+        Raises TimeoutError if a response does not arrive within `timeout_ms` (default:
+        default.api.timeout.ms).
         """
         try:
             return self._thread.run(self._shell.commit(timeout_ms))
@@ -239,14 +242,16 @@ class ShareConsumer:
             self._tell()
 
     def commit_async(self) -> None:
-        """Send the acknowledgements without waiting; the callback gets the results."""
+        """Send the acknowledgements without waiting. The acknowledgement callback gets the
+        results.
+        """
         if not self._shell.is_explicit:
             self._do(self._shell.holdings.acknowledge_all, AcknowledgeType.ACCEPT)
         self._do(self._shell.flush)
 
     def set_acknowledgement_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Set a function that poll(), commit() and close() call with an AcknowledgementResult for
-        each partition whose acknowledgements were answered.
+        """Set a function that gets an AcknowledgementResult for each partition whose
+        acknowledgements were answered. poll(), commit() and close() call it.
         """
         self._callback = callback
 
@@ -258,14 +263,14 @@ class ShareConsumer:
                 self._callback(result)
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record is held before it is released; None until the broker has answered."""
+        """How long a consumer may hold a record, in ms. None until a broker has answered."""
         return self._shell.lock_timeout_ms
 
     # ---- close ----
 
     def close(self, timeout_ms: float = CLOSE_MS) -> None:
-        """Send the acknowledgements, release the other records, leave the group, close the
-        connections. Calling it again has no effect.
+        """Send the acknowledgements, release all other records, leave the group and close the
+        connections, within `timeout_ms`. Closing a closed consumer has no effect.
         """
         if self._thread.is_closed:
             return

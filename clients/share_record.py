@@ -1,4 +1,4 @@
-"""What share consumers return: records and acknowledgement results."""
+"""The results of share consumers: records, and the outcome of acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ OnError = AcknowledgeType | str | Callable[["ShareRecord", Exception], "Acknowle
 
 
 class AcknowledgementResult(NamedTuple):
-    """The result of acknowledgements of a partition; error None: the broker accepted them."""
+    """The outcome of acknowledgements in one partition. `error` is None if the broker accepted
+    them.
+    """
 
     partition: TopicPartition
     ranges: tuple[tuple[int, int], ...]
-    """(first, last) offsets, both included."""
+    """(first, last) offsets, inclusive."""
     error: KafkaError | None
 
 
@@ -34,8 +36,8 @@ def told(result: Acknowledged) -> AcknowledgementResult:
 
 
 class ShareRecord:
-    """A record of a share group, held by this consumer until it is acknowledged. Key and value are
-    bytes, or what the deserializers make of them.
+    """A record of a share group. This consumer holds it until it is acknowledged. Key and value are
+    bytes, or the objects that the deserializers return.
     """
 
     __slots__ = ("delivery_count", "record")
@@ -54,13 +56,13 @@ class ShareRecord:
 
     @property
     def partition(self) -> int:
-        """The partition's index."""
+        """The partition's number."""
         index: int = self.record.partition
         return index
 
     @property
     def offset(self) -> int:
-        """Its offset in the partition."""
+        """The record's offset in its partition."""
         offset: int = self.record.offset
         return offset
 
@@ -76,13 +78,13 @@ class ShareRecord:
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since 1970, -1 for none."""
+        """In ms since 1970; -1 if there is none."""
         moment: int = self.record.timestamp
         return moment
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """0 for CreateTime, 1 for LogAppendTime."""
         kind: int = self.record.timestamp_type
         return kind
 
@@ -94,7 +96,7 @@ class ShareRecord:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 if unknown."""
+        """The leader epoch in which the record was written; -1 if unknown."""
         epoch: int = self.record.leader_epoch
         return epoch
 

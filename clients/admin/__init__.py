@@ -1,5 +1,6 @@
-"""Administration of a cluster from Python: AdminClient, AIOAdminClient, and their argument and
-result types. One module per family of requests; routing.py finds the broker that answers.
+"""Administration of a cluster from Python: AdminClient, AIOAdminClient, and the types of their
+arguments and results. Each family of requests has a module; routing.py finds the broker that
+answers.
 
 May import: kstore.acls, kstore.clients.core.consumer, kstore.clients.io, kstore.config.client,
     kstore.errors, kstore.items, kstore.protocol, kstore.types, kstore.version.

@@ -1,6 +1,5 @@
-"""ACLs: create, describe, delete. kstore.acls has the types.
-
-A broker without an authorizer answers SecurityDisabledError.
+"""ACLs: create, describe, delete. The types are in kstore.acls. A broker without an authorizer
+responds with SecurityDisabledError.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class AclsAdmin(AdminBase):
     async def create_acls(
         self, acls: Items[Acl], *, raise_errors: bool = True
     ) -> Results[Acl, None]:
-        """Create ACLs; an existing ACL is not an error."""
+        """Create ACLs. An ACL that already exists is not an error."""
         acls = items_of("acls", acls, Acl, "Acl")
 
         async def ask(node_id: int, wanted: list[Acl]) -> dict[Acl, KafkaError | None]:
@@ -61,7 +60,7 @@ class AclsAdmin(AdminBase):
         return await self._each(acls, route, ask, raise_errors=raise_errors)
 
     async def describe_acls(self, acl_filter: AclFilter | None = None) -> list[Acl]:
-        """The ACLs that match (None: all)."""
+        """The ACLs that match the filter (None: all)."""
         wanted = acl_filter or AclFilter()
 
         async def ask(node_id: int) -> list[Acl] | KafkaError:
@@ -89,7 +88,9 @@ class AclsAdmin(AdminBase):
     async def delete_acls(
         self, filters: Items[AclFilter], *, raise_errors: bool = True
     ) -> Results[AclFilter, list[Acl]]:
-        """Delete the ACLs that match any of the filters; returns the deleted ones by filter."""
+        """Delete the ACLs that match any of the filters. Returns the deleted ACLs for each
+        filter.
+        """
         filters = items_of("filters", filters, AclFilter, "AclFilter")
 
         async def ask(

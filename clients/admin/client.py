@@ -44,15 +44,15 @@ class AIOAdminClient(
     ReplicasAdmin,
     ClusterAdmin,
 ):
-    """Creates, changes, deletes and describes: Kafka's admin APIs, for asyncio.
+    """Manages a cluster with Kafka's admin APIs, for asyncio.
 
     A request for several items returns Results: a dict of the items that succeeded, with the errors
-    of the others in `errors`. By default the first error is raised; with raise_errors=False it is
-    not. A request that reached the wrong broker, or came too early, is sent again until
-    default.api.timeout.ms is over.
+    of the others in `errors`. By default the error of the first item that failed is raised. With
+    raise_errors=False none is raised. Items that reached the wrong broker, or came too early, are
+    sent again until default.api.timeout.ms.
 
-    Settings are Kafka's, by their dotted names in a mapping, or as keywords with underscores; a str
-    or list in place of the mapping is bootstrap.servers. Raises ConfigError, a ValueError.
+    Settings are Kafka's: a mapping with dotted names, or keywords with underscores. A str or a list
+    instead of the mapping is bootstrap.servers. Raises ConfigError, a ValueError.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ def _blocking(
 
 
 class AdminClient:
-    """AIOAdminClient for programs without asyncio: the same methods, but they block.
-
-    Several threads may use it. It has its own thread until it is closed.
+    """Manages a cluster: the same methods as AIOAdminClient, but each waits for its result. Any
+    number of threads may use it. Its own thread runs until it is closed. Example: ``with
+    AdminClient("localhost:9092") as admin: admin.create_topics({"orders": 3})``.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and stop the thread. Calling it again has no effect."""
+        """Close the connections and stop the thread. Closing a closed client has no effect."""
         if not self._thread.is_closed:
             self._thread.run(self._client.close())
             self._thread.close()

@@ -35,7 +35,7 @@ UPGRADE_TYPES = {"upgrade": 1, "safe-downgrade": 2, "unsafe-downgrade": 3}
 
 
 class BrokerDescription(NamedTuple):
-    """A broker's id and address. is_fenced: it is registered but does not serve clients."""
+    """A broker's id and address. `is_fenced`: it is registered, but does not serve clients."""
 
     node_id: int
     host: str
@@ -46,7 +46,7 @@ class BrokerDescription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster's id, its controller's broker id (-1: none), and its brokers."""
+    """The cluster's id, the controller's broker id (-1 if there is none), and the brokers."""
 
     cluster_id: str
     controller_id: int
@@ -55,7 +55,7 @@ class ClusterDescription:
 
 
 class FeatureRange(NamedTuple):
-    """The lowest and highest version of a feature."""
+    """The lowest and the highest version of a feature or API."""
 
     lowest: int
     highest: int
@@ -63,10 +63,9 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeaturesDescription:
-    """Features by name: what the broker that answered supports, and the cluster's finalized
-    versions.
-
-    epoch: the epoch of the finalized versions, -1 for none (KIP-584).
+    """Features by name: the versions that the broker which answered supports, and the cluster's
+    finalized versions. `epoch` is the epoch of the finalized versions; -1 if there is none
+    (KIP-584).
     """
 
     supported: Mapping[str, FeatureRange]
@@ -75,8 +74,8 @@ class FeaturesDescription:
 
 
 class FeatureUpdate(NamedTuple):
-    """The version that a feature should have (0: none); a lower version must be allowed
-    explicitly.
+    """The new version of a feature; 0 removes it. For a lower version set `kind` to
+    "safe-downgrade" or "unsafe-downgrade".
     """
 
     level: int
@@ -89,8 +88,8 @@ class ClusterAdmin(AdminBase):
     async def describe_cluster(
         self, *, fenced_brokers: bool = False, authorized_operations: bool = False
     ) -> ClusterDescription:
-        """The brokers and the controller. fenced_brokers: include brokers that do not serve clients
-        now.
+        """The cluster's brokers and controller. With fenced_brokers, brokers that do not serve
+        clients now are included.
         """
 
         async def ask(node_id: int) -> ClusterDescription | KafkaError:
@@ -116,7 +115,7 @@ class ClusterAdmin(AdminBase):
         return await self._one(AnyBroker(self._cluster), ask)
 
     async def describe_features(self) -> FeaturesDescription:
-        """The features that a broker supports, and the cluster's finalized versions."""
+        """The features that a broker supports, and the cluster's finalized versions (KIP-584)."""
 
         async def ask(node_id: int) -> FeaturesDescription | KafkaError:
             request = ApiVersionsRequest(
@@ -140,7 +139,9 @@ class ClusterAdmin(AdminBase):
     async def describe_api_versions(
         self, brokers: Items[int] | None = None
     ) -> dict[int, dict[int, FeatureRange]]:
-        """For each broker (None: all), the versions of each API that it serves, by API key."""
+        """The versions of each API that brokers serve (None: all brokers), by broker id and API
+        key.
+        """
         if brokers is not None:
             brokers = items_of("brokers", brokers, int, "broker ids")
 
@@ -163,9 +164,8 @@ class ClusterAdmin(AdminBase):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, None]:
-        """Raise or lower finalized features; a plain number raises a feature to it.
-
-        All or nothing: if one change is refused, no feature changes.
+        """Raise or lower finalized features. A plain number raises a feature to that version. If
+        one change is refused, no feature is changed.
         """
         rows = {
             name: FeatureUpdate(update) if isinstance(update, int) else update

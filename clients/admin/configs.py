@@ -48,7 +48,7 @@ VALUE_TYPES = (
 
 
 class ConfigSource(KafkaNumber):
-    """The source of a value, with Kafka's numbers."""
+    """Where a value comes from, with Kafka's numbers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -62,14 +62,14 @@ class ConfigSource(KafkaNumber):
 
 
 class ConfigResource(NamedTuple):
-    """The resources that have configs; the broker "" is the default of all brokers."""
+    """Something that has configs. The broker named "" stands for the default of all brokers."""
 
     kind: ResourceKind
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """A source that a value may come from, by precedence."""
+    """A source from which a value can come. The synonyms of a config are in order of precedence."""
 
     name: str
     value: str | None
@@ -78,9 +78,8 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A config: its value (None: sensitive or unset), its source, and its type.
-
-    synonyms and documentation are present if they were requested.
+    """A config: its value (None if it is sensitive or unset), source and type. `synonyms` and
+    `documentation` are set if they were requested.
     """
 
     name: str
@@ -95,7 +94,9 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """A change of one config; append and subtract are for lists (KIP-339)."""
+    """The change of one config. "append" and "subtract" are for configs that are lists
+    (KIP-339).
+    """
 
     operation: Literal["set", "delete", "append", "subtract"]
     value: str | None = None
@@ -108,7 +109,9 @@ class ConfigsAdmin(AdminBase):
         self, name: str, *, resource: ResourceKind = "topic", keys: Items[str] | None = None,
         synonyms: bool = False, documentation: bool = False,
     ) -> dict[str, ConfigEntry]:  # fmt: skip
-        """The configs (None: all) of one resource, by name; a broker's name is its id."""
+        """The configs of one resource by name: those in `keys`, or all. A broker's name is
+        its id.
+        """
         wanted = ConfigResource(resource, name)
         found = await self.describe_resource_configs(
             [wanted], keys=keys, synonyms=synonyms, documentation=documentation
@@ -119,7 +122,7 @@ class ConfigsAdmin(AdminBase):
         self, resources: Items[ConfigResource], *, keys: Items[str] | None = None,
         synonyms: bool = False, documentation: bool = False, raise_errors: bool = True,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:  # fmt: skip
-        """The configs of several resources."""
+        """The configs of several resources: those in `keys`, or all."""
         names = None if keys is None else items_of("keys", keys, str, "config names")
         resources = items_of("resources", resources, tuple, "ConfigResource")
 
@@ -152,7 +155,9 @@ class ConfigsAdmin(AdminBase):
         self, name: str, configs: Mapping[str, str | ConfigChange | None], *,
         resource: ResourceKind = "topic", validate_only: bool = False,
     ) -> None:  # fmt: skip
-        """Set single configs of one resource; None resets one to its default."""
+        """Set some configs of one resource. None resets a config to its default. With validate_only
+        the change is only checked.
+        """
         await self.alter_resource_configs(
             {ConfigResource(resource, name): configs}, validate_only=validate_only
         )
@@ -161,7 +166,9 @@ class ConfigsAdmin(AdminBase):
         self, changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]], *,
         validate_only: bool = False, raise_errors: bool = True,
     ) -> Results[ConfigResource, None]:  # fmt: skip
-        """Set single configs of several resources; other configs do not change."""
+        """Set some configs of several resources. Other configs do not change. With validate_only
+        the changes are only checked.
+        """
         mapping_of("changes", changes, "ConfigResource -> configs")
         for configs in changes.values():
             mapping_of("configs", configs, "config -> value")
@@ -188,7 +195,7 @@ class ConfigsAdmin(AdminBase):
         return await self._each(changes, self._route(), ask, raise_errors=raise_errors)
 
     async def list_config_resources(self, kinds: Items[ResourceKind] = ()) -> list[ConfigResource]:
-        """The resources that may have configs, of these kinds (default: all) (KIP-1142)."""
+        """The resources of these kinds (default: all) that can have configs (KIP-1142)."""
         types = [RESOURCE_TYPES[kind] for kind in items_of("kinds", kinds, str, "resource kinds")]
 
         async def ask(node_id: int) -> list[ConfigResource] | KafkaError:

@@ -1,4 +1,6 @@
-"""SCRAM credentials of users (KIP-554). Passwords are salted and hashed here and never sent."""
+"""SCRAM credentials of users (KIP-554). Passwords are salted and hashed here; they are
+never sent.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ SALT_BYTES = 24
 
 
 class ScramCredential(NamedTuple):
-    """The public part of a credential: its mechanism and number of iterations."""
+    """The public part of a credential: its mechanism and its number of iterations."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -44,7 +46,7 @@ class ScramCredential(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A credential to set. salt: by default a new random one."""
+    """A credential to set. The default salt is random."""
 
     user: str
     mechanism: ScramMechanism
@@ -67,7 +69,7 @@ class CredentialsAdmin(AdminBase):
     async def describe_scram_credentials(
         self, users: Items[str] | None = None, *, raise_errors: bool = True
     ) -> Results[str, list[ScramCredential]]:
-        """The credentials of users (None: of all users that have any)."""
+        """The credentials of these users (None: of all users that have any)."""
         wanted = None
         if users is not None:
             names = items_of("users", users, str, "user names")
@@ -102,7 +104,7 @@ class CredentialsAdmin(AdminBase):
     async def alter_scram_credentials(
         self, changes: Items[ScramUpsertion | ScramDeletion], *, raise_errors: bool = True
     ) -> Results[str, None]:
-        """Set and remove credentials; returns the outcome by user."""
+        """Set and remove credentials. The outcome is per user."""
         by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}
         kinds = (ScramUpsertion, ScramDeletion)
         for change in items_of("changes", changes, kinds, "ScramUpsertion and ScramDeletion"):

@@ -1,4 +1,6 @@
-"""Delegation tokens (KIP-48, KIP-373): short-lived secrets with which others act as their owner."""
+"""Delegation tokens (KIP-48, KIP-373): short-lived secrets that let others act as the token's
+owner.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ from kstore.protocol.security.delegation_tokens import (
 __all__ = ["DelegationToken", "DelegationTokensAdmin"]
 
 LONGEST = -1
-"""Use the longest time that the broker's settings allow."""
+"""Request the longest time that the broker's settings allow."""
 AT_ONCE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A token. Principals are "User:name", times milliseconds since 1970.
+    """A token. Principals have the form "User:name"; times are in ms since 1970.
 
-    A client logs in with SCRAM: the user is token_id, the password is `password`, and
-    sasl.jaas.config has tokenauth="true" (`jaas_config`).
+    A client logs in with SCRAM. Its user is `token_id`, its password is `password`, and its
+    sasl.jaas.config contains tokenauth="true": see `jaas_config`.
     """
 
     token_id: str
@@ -41,13 +43,13 @@ class DelegationToken:
     """The secret. Anyone who has it can act as the owner."""
     owner: str
     requester: str
-    """The principal that created it; "" if the broker does not send it (before KIP-373)."""
+    """The principal that created the token; "" if the broker does not send it (before KIP-373)."""
     renewers: tuple[str, ...]
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
-    """The token expires then, unless it is renewed."""
+    """When the token expires unless it is renewed."""
     max_timestamp_ms: int
-    """It cannot be renewed beyond this time."""
+    """The token cannot be renewed beyond this time."""
 
     @property
     def password(self) -> str:
@@ -56,7 +58,9 @@ class DelegationToken:
 
     @property
     def jaas_config(self) -> str:
-        """A client's sasl.jaas.config, with sasl.mechanism SCRAM-SHA-256 or SCRAM-SHA-512."""
+        """The sasl.jaas.config of a client whose sasl.mechanism is SCRAM-SHA-256 or
+        SCRAM-SHA-512.
+        """
         return (
             "org.apache.kafka.common.security.scram.ScramLoginModule required "
             f'username="{self.token_id}" password="{self.password}" tokenauth="true";'
@@ -64,7 +68,7 @@ class DelegationToken:
 
 
 class DelegationTokensAdmin(AdminBase):
-    """Requests about delegation tokens. The client must have logged in, and not with a token."""
+    """Requests about delegation tokens. The client must be logged in, but not with a token."""
 
     async def create_delegation_token(
         self,
@@ -73,10 +77,10 @@ class DelegationTokensAdmin(AdminBase):
         max_lifetime_ms: int | None = None,
         owner: str | None = None,
     ) -> DelegationToken:
-        """A new token for the client's own principal, or for owner (needs CREATE_TOKENS).
+        """Create a token for the client's own principal, or for `owner` (needs CREATE_TOKENS).
 
-        renewers: other principals that may renew and expire it. max_lifetime_ms is limited by the
-        broker's delegation.token.max.lifetime.ms; None means that limit.
+        `renewers` are other principals that may renew and expire it. The broker's
+        delegation.token.max.lifetime.ms limits max_lifetime_ms, and is its default.
         """
         given = items_of("renewers", renewers, str, "principals like User:alice")
         who = [_principal("renewers", each) for each in given]
@@ -107,9 +111,9 @@ class DelegationTokensAdmin(AdminBase):
     async def renew_delegation_token(
         self, token: DelegationToken | bytes, *, period_ms: int | None = None
     ) -> int:
-        """Extend a token's lifetime (token: the token, or its HMAC) to period_ms from now; None:
-        the broker's delegation.token.expiry.time.ms, the maximum. Returns the new expiry time in ms
-        since 1970.
+        """Extend the lifetime of a token (or of the token with this HMAC) to `period_ms` from now.
+        The broker's delegation.token.expiry.time.ms is the maximum and the default. Returns the new
+        expiry time in ms since 1970.
         """
 
         async def ask(node_id: int) -> int | KafkaError:
@@ -124,8 +128,8 @@ class DelegationTokensAdmin(AdminBase):
     async def expire_delegation_token(
         self, token: DelegationToken | bytes, *, period_ms: int | None = None
     ) -> int:
-        """Set a token's expiry time (token: the token, or its HMAC) to period_ms from now; None:
-        the token expires and is removed at once. Returns the expiry time in ms since 1970.
+        """Make a token (or the token with this HMAC) expire `period_ms` from now. None removes it
+        at once. Returns the expiry time in ms since 1970.
         """
 
         async def ask(node_id: int) -> int | KafkaError:
@@ -140,8 +144,8 @@ class DelegationTokensAdmin(AdminBase):
     async def describe_delegation_tokens(
         self, owners: Items[str] | None = None
     ) -> list[DelegationToken]:
-        """The tokens of these owners (None: of all) that the client may see, by id: tokens that it
-        owns, created or may renew, and tokens that ACLs allow it to describe.
+        """The tokens of these owners (None: of all) that the client may see, sorted by id. These
+        are tokens that it owns, created or may renew, and tokens that ACLs allow it to describe.
         """
         wanted = None
         if owners is not None:

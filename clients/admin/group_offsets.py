@@ -52,9 +52,9 @@ class GroupOffsetsAdmin(AdminBase):
         require_stable: bool = False,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, OffsetAndMetadata]:
-        """A group's committed offsets (None: all); partitions without one are omitted.
-
-        require_stable: wait for transactions that are about to commit offsets (KIP-447).
+        """A group's committed offsets in these partitions (None: all). Partitions without a commit
+        are omitted. With require_stable, wait for transactions that are committing offsets
+        (KIP-447).
         """
         topics = None
         if partitions is not None:
@@ -103,7 +103,9 @@ class GroupOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Commit offsets for a group that has no members."""
+        """Commit offsets for a group that has no members. An offset is that of the next record to
+        read.
+        """
         given = {
             tp: OffsetAndMetadata(each) if isinstance(each, int) else each
             for tp, each in by_partition("offsets", offsets, "offset", (int, tuple)).items()
@@ -142,7 +144,9 @@ class GroupOffsetsAdmin(AdminBase):
     async def delete_group_offsets(
         self, group_id: str, partitions: Items[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, None]:
-        """Delete a group's committed offsets in topics that no member subscribes to (KIP-496)."""
+        """Delete a group's committed offsets. No member of the group may subscribe to these topics
+        (KIP-496).
+        """
         partitions = partitions_of("partitions", partitions)
 
         async def ask(

@@ -1,7 +1,5 @@
 """Descriptions of groups: classic groups, consumer groups (KIP-848), streams groups and share
-groups.
-
-Only types, and how they are read from responses.
+groups. This module has only the types, and reads them from responses.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ __all__ = [
 
 
 class TaskId(NamedTuple):
-    """A task of a streams group: a subtopology on one partition of its sources."""
+    """A task of a streams group: one partition of a subtopology's source topics."""
 
     subtopology: str
     partition: int
@@ -42,7 +40,7 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group's id, type (classic, consumer, share, streams; "" unknown), state and protocol."""
+    """A group's id, type (classic, consumer, share, streams; "" if unknown), state and protocol."""
 
     group_id: str
     group_type: str
@@ -52,9 +50,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group; fields that its type of group does not have are None or empty.
-
-    assignment is its current assignment, target_assignment the one that it should reach (KIP-848).
+    """A member of a group. Fields that its type of group does not have are None or empty.
+    `assignment` is what the member has now, `target_assignment` what it should have (KIP-848).
     Members of streams groups have tasks instead.
     """
 
@@ -76,7 +73,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A part of a Streams application's topology, by its topics."""
+    """A part of the topology of a Kafka Streams application, with its topics."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -87,10 +84,9 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its type (classic, consumer, share, streams), state, members and coordinator's id.
-
-    epoch and assignment_epoch are None in classic groups; assignor is the protocol that the members
-    of a classic group have agreed on.
+    """A group: its type (classic, consumer, share, streams), state, members, and coordinator's
+    broker id. In classic groups `epoch` and `assignment_epoch` are None, and `assignor` is the
+    protocol on which the members have agreed.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""Checks that the log still has the records that a group has processed."""
+"""Checks whether the log still has the records that a group has processed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ FIRST_FOR_CONSUMERS = 3
 
 
 class GroupVerification(OffsetsAdmin, GroupOffsetsAdmin):
-    """Requests about offsets of partitions and groups, and a comparison of the two."""
+    """Requests about the offsets of partitions and groups, and a comparison of the two."""
 
     async def verify_group_offsets(
         self, group_id: str, *, raise_errors: bool = True
     ) -> Results[TopicPartition, OffsetCheck]:
-        """Compare a group's committed offsets with the logs: whether records that the group has
-        processed were lost in an unclean leader election, or belong to a deleted topic.
+        """Compare a group's committed offsets with the logs. This finds out whether records that
+        the group has processed were lost in an unclean leader election, or belong to a deleted
+        topic.
         """
         committed = await self.list_group_offsets(group_id, raise_errors=raise_errors)
         ends = await self.list_offsets(dict.fromkeys(committed, "latest"), raise_errors=False)

@@ -49,7 +49,7 @@ Described = dict[str, "GroupDescription | KafkaError"]
 
 
 class GroupMember(NamedTuple):
-    """A member to remove: a static member by its instance id, any other by its member id."""
+    """A member to remove: a static member by its instance id, any other member by its member id."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -61,7 +61,9 @@ class GroupsAdmin(AdminBase):
     async def list_groups(
         self, *, states: Items[str] = (), types: Items[str] = ()
     ) -> list[GroupListing]:
-        """The groups of all coordinators by id, in these states and of these types (none: all)."""
+        """The groups of all coordinators, sorted by id. `states` and `types` select some of
+        them.
+        """
         states = items_of("states", states, str, "group states")
         types = items_of("types", types, str, "group types")
         at_least = 5 if types else 4 if states else 0
@@ -87,8 +89,8 @@ class GroupsAdmin(AdminBase):
         authorized_operations: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
-        """State and members of groups of any type. Raises GroupIdNotFoundError for a group that
-        does not exist.
+        """The states and members of groups of any type. Raises GroupIdNotFoundError for a group
+        that does not exist.
         """
         group_ids = items_of("group_ids", group_ids, str, "group ids")
 
@@ -160,7 +162,9 @@ class GroupsAdmin(AdminBase):
         authorized_operations: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, GroupDescription]:
-        """State and members of share groups. Raises GroupIdNotFoundError for any other group."""
+        """The states and members of share groups. Raises GroupIdNotFoundError for any other
+        group.
+        """
         group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> Described:
@@ -181,7 +185,7 @@ class GroupsAdmin(AdminBase):
     async def delete_groups(
         self, group_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, None]:
-        """Delete empty groups with their committed offsets."""
+        """Delete groups with their committed offsets. They must be empty."""
         group_ids = items_of("group_ids", group_ids, str, "group ids")
 
         async def ask(node_id: int, wanted: list[str]) -> dict[str, KafkaError | None]:
@@ -203,7 +207,7 @@ class GroupsAdmin(AdminBase):
         reason: str | None = None,
         raise_errors: bool = True,
     ) -> Results[GroupMember, None]:
-        """Remove members (None: all) of a group (KIP-345); the others rebalance."""
+        """Remove members of a group (None: all members). The other members rebalance (KIP-345)."""
         if members is None:
             group = (await self.describe_groups([group_id]))[group_id]
             members = [

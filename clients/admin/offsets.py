@@ -1,4 +1,4 @@
-"""Offsets of partitions: lookup by time, and deletion of records below an offset."""
+"""Offsets of partitions: look them up by time, and delete records below an offset."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class ListedOffset(NamedTuple):
-    """An offset (-1: none at or after the timestamp), its record's timestamp and leader epoch.
-
-    partition_epoch is KIP-232's, -1 if the broker does not send it.
+    """An offset, with the timestamp (ms since 1970) and leader epoch of its record. The offset is
+    -1 if there is no record with the timestamp or a later one. partition_epoch is that of KIP-232;
+    -1 if the broker does not send it.
     """
 
     offset: int
@@ -51,8 +51,8 @@ class ListedOffset(NamedTuple):
 
     @property
     def offset_epoch(self) -> bytes | None:
-        """As in OffsetAndMetadata: a commit of an offset with it is refused if the topic was
-        deleted in the meantime.
+        """Put this into an OffsetAndMetadata: the commit is then refused if the topic was deleted
+        in the meantime (KIP-232).
         """
         return encode_known(self.partition_epoch, -1)
 
@@ -97,10 +97,12 @@ class OffsetsAdmin(AdminBase):
         isolation_level: str = "read_uncommitted",
         raise_errors: bool = True,
     ) -> Results[TopicPartition, ListedOffset]:
-        """Offsets by a name of OFFSET_SPECS or a time in ms since 1970.
+        """Look up offsets, each by a name in OFFSET_SPECS or by a time in ms since 1970. For a
+        time, the result is the first record with this timestamp or a later one; -1 if there is
+        none.
 
-        For a time, the first offset whose record is not older; -1 if there is none. Only a response
-        about the current topic of this name is used, never one about a deleted topic.
+        Only responses about the current topic of this name are used, never those about a deleted
+        one.
         """
         wanted_specs = by_partition("specs", specs, "a name of OFFSET_SPECS or a timestamp")
         timestamps = {tp: _timestamp(spec) for tp, spec in wanted_specs.items()}
@@ -151,9 +153,11 @@ class OffsetsAdmin(AdminBase):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, raise_errors: bool = True
     ) -> Results[TopicPartition, int]:
-        """Delete the records below the offsets (-1: the high watermark); returns the new log start
-        offsets. Raises InvalidPartitionEpochError if the topic is deleted and created again in the
-        meantime; no record of the new topic is deleted.
+        """Delete the records below these offsets (-1: the high watermark). Returns the new log
+        start offsets.
+
+        Raises InvalidPartitionEpochError if the topic is deleted and created again in the meantime.
+        No record of the new topic is deleted.
         """
         before = by_partition("offsets", offsets, "offset", int)
         # The partitions of the first lookup: a topic that is created again meanwhile keeps its

@@ -1,4 +1,4 @@
-"""Client quotas of users, client ids and addresses (KIP-546)."""
+"""Client quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ EXACT, DEFAULT, ANY_NAME = 0, 1, 2
 
 
 def quota_entity(**names: str | None) -> QuotaEntity:
-    """The entity that quotas apply to: user=, client_id=, ip=, each with a name or None for its
-    default.
+    """The entity to which quotas apply: user=, client_id= and ip=, each with a name, or None for
+    the default of that kind.
     """
     return tuple(sorted((kind.replace("_", "-"), name) for kind, name in names.items()))
 
@@ -40,9 +40,8 @@ class QuotasAdmin(AdminBase):
     async def describe_client_quotas(
         self, match: Mapping[str, str | None] | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Quotas by entity. match: entity type -> name, None (its default) or "*" (any name).
-
-        strict: omit entities that have types which are not in match.
+        """Quotas by entity. `match` maps an entity type to a name, None (the default entity) or "*"
+        (any name). With `strict`, entities with further types are omitted.
         """
         components = []
         if match is not None:
@@ -77,7 +76,9 @@ class QuotasAdmin(AdminBase):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[QuotaEntity, None]:
-        """Set quotas such as {"producer_byte_rate": 1e6}; None removes one."""
+        """Set quotas such as {"producer_byte_rate": 1e6} (bytes per second). None removes a
+        quota.
+        """
         for quotas in mapping_of("changes", changes, "quota_entity(...) -> quotas").values():
             mapping_of("quotas", quotas, "quota -> value")
 

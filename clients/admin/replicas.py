@@ -1,4 +1,4 @@
-"""Placement of replicas: reassignments to other brokers, leader elections, log dirs."""
+"""The placement of replicas: reassignments to other brokers, leader elections, and log dirs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ELECTIONS = {"preferred": 0, "unclean": 1}
 
 
 class PartitionReassignment(NamedTuple):
-    """A running reassignment: all replicas by broker id, replicas that are added, replicas that are
+    """A running reassignment, as broker ids: all replicas, those being added, and those being
     removed.
     """
 
@@ -62,7 +62,7 @@ class PartitionReassignment(NamedTuple):
 
 
 class ReplicaOnBroker(NamedTuple):
-    """One broker's replica of a partition."""
+    """The replica of a partition on one broker."""
 
     topic: str
     partition: int
@@ -70,9 +70,8 @@ class ReplicaOnBroker(NamedTuple):
 
 
 class ReplicaSize(NamedTuple):
-    """A replica's size in its log dir, and its lag in offsets.
-
-    is_future: it is being moved to this log dir and not in use yet.
+    """A replica's size in bytes, and its lag in offsets. `is_future`: it is being moved to this log
+    dir, and is not in use yet.
     """
 
     size_bytes: int
@@ -82,9 +81,8 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log dir: its error (None: none), its replicas, and the size of its volume in bytes.
-
-    total_bytes and usable_bytes are -1 if the broker does not send them (KIP-827).
+    """A log dir: its error (None if there is none), its replicas, and the size of its volume in
+    bytes. total_bytes and usable_bytes are -1 if the broker does not send them (KIP-827).
     """
 
     error: KafkaError | None
@@ -102,7 +100,9 @@ class ReplicasAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Move partitions to these brokers, the preferred leader first; None cancels a move."""
+        """Move partitions to these brokers; the first one is the preferred leader. None cancels a
+        move.
+        """
         wanted_ids = {
             tp: None if ids is None else items_of("targets", ids, int, "broker ids")
             for tp, ids in by_partition("targets", targets, "broker ids").items()
@@ -144,7 +144,7 @@ class ReplicasAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Items[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The running reassignments, of these partitions (None: of all)."""
+        """The running reassignments of these partitions (None: of all)."""
         topics = None
         if partitions is not None:
             topics = [
@@ -178,10 +178,11 @@ class ReplicasAdmin(AdminBase):
         election: Literal["preferred", "unclean"] = "preferred",
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Elect the preferred leaders (or, unclean, any live replica) of partitions (None: of all).
+        """Elect the preferred leader of partitions (None: of all). With election="unclean", any
+        live replica can become leader, which may lose records.
 
-        A partition that already has its preferred leader is an ElectionNotNeededError if it was
-        named, and omitted otherwise. An unclean election may lose records.
+        If a named partition already has its preferred leader, its error is ElectionNotNeededError.
+        If partitions is None, such partitions are omitted.
         """
         named = None if partitions is None else partitions_of("partitions", partitions)
         errors: dict[TopicPartition, KafkaError] = {}
@@ -227,7 +228,9 @@ class ReplicasAdmin(AdminBase):
         *,
         partitions: Items[TopicPartition] | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The log dirs of brokers (None: of all) by path, with the replicas of these partitions."""
+        """The log dirs of brokers (None: of all), by broker id and path. `partitions` limits the
+        replicas in the result.
+        """
         if brokers is not None:
             brokers = items_of("brokers", brokers, int, "broker ids")
         topics = None
@@ -249,7 +252,7 @@ class ReplicasAdmin(AdminBase):
     async def alter_replica_log_dirs(
         self, targets: Mapping[ReplicaOnBroker, str], *, raise_errors: bool = True
     ) -> Results[ReplicaOnBroker, None]:
-        """Move replicas to other log dirs of their brokers."""
+        """Move replicas to other log dirs of their brokers. A target is the path of a log dir."""
         mapping_of("targets", targets, "ReplicaOnBroker -> log dir")
 
         async def ask(

@@ -1,7 +1,7 @@
-"""How an admin request finds the brokers that can answer it, and how each of its items is retried.
+"""How an admin request finds the brokers that can answer it, and how its items are retried.
 
 A request has items (topics, groups, partitions...). Each item is sent to its own broker. An item
-with a retriable error is sent again, without the others, until default.api.timeout.ms is over.
+with a retriable error is sent again, without the others, until default.api.timeout.ms.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ TRY_AGAIN = frozenset(
 
 
 class Results(dict[K, T]):
-    """The result of each item that succeeded; `errors` has the KafkaError of each that failed."""
+    """The results of the items that succeeded, by item. `errors` has the KafkaError of each item
+    that failed.
+    """
 
     errors: dict[K, KafkaError]
 

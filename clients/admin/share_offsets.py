@@ -30,9 +30,10 @@ __all__ = ["ShareGroupOffset", "ShareOffsetsAdmin"]
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """The state of a share group in a partition: all records before start_offset are done, and some
-    after it may be, because brokers move it by batches. leader_epoch is the partition's epoch when
-    the offset was stored. lag is the number of records that are not done; None if unknown.
+    """The state of a share group in a partition. All records below start_offset are done. Some
+    records after it may be done too, because brokers advance it by whole batches. leader_epoch is
+    the partition's leader epoch when the offset was stored. lag is the number of records that are
+    not done; None if unknown.
     """
 
     start_offset: int
@@ -50,7 +51,9 @@ class ShareOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, ShareGroupOffset]:
-        """A share group's start offsets (None: all); partitions without one are omitted."""
+        """A share group's start offsets in these partitions (None: all). Partitions without one are
+        omitted.
+        """
         topics = None
         if partitions is not None:
             topics = [
@@ -97,9 +100,9 @@ class ShareOffsetsAdmin(AdminBase):
         *,
         raise_errors: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Set start offsets of a share group without members. Acknowledgements after them are
-        discarded. Only the offset and the epoch of an OffsetAndMetadata are used. The request is
-        refused if the offset belongs to a deleted topic of that name.
+        """Set the start offsets of a share group that has no members. Acknowledgements above them
+        are discarded. Of an OffsetAndMetadata only the offset and the epoch are used. An offset of
+        a deleted topic with the same name is refused (KIP-232).
         """
         given = {
             tp: committed_position(
@@ -154,7 +157,7 @@ class ShareOffsetsAdmin(AdminBase):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Items[str], *, raise_errors: bool = True
     ) -> Results[str, None]:
-        """Delete a share group's offsets of whole topics; the group must have no members."""
+        """Delete a share group's offsets in whole topics. The group must not have members."""
         topics = items_of("topics", topics, str, "topic names")
 
         async def ask(node_id: int, wanted: list[str]) -> dict[str, KafkaError | None]:

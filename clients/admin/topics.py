@@ -1,4 +1,6 @@
-"""Topics and partitions: create, delete, list, describe, expand."""
+"""Topics and partitions: create, delete, list and describe topics, and change their number of
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ __all__ = ["NewPartitions", "NewTopic", "PartitionDescription", "TopicDescriptio
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 means the broker's default. replicas: partition -> broker ids."""
+    """A topic to create. -1 means the broker's default. `replicas` maps each partition to broker
+    ids.
+    """
 
     name: str
     num_partitions: int = -1
@@ -52,9 +56,9 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The total number of partitions that a topic should have; replicas: broker ids of each new
-    one. may_shrink: the total may be smaller than the current one (KIP-253): the partitions above
-    it are deleted when they are empty.
+    """The new total number of partitions of a topic. `replicas` has the broker ids of each new
+    partition. With may_shrink the total may be smaller than now (KIP-253): the partitions above it
+    are deleted when they are empty.
     """
 
     total: int
@@ -64,11 +68,11 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition's leader (-1: none), its epoch, and its replicas by broker id.
+    """A partition's leader (-1 if there is none), leader epoch, and replicas, as broker ids.
 
-    partition_epoch is the partition epoch (KIP-232), -1 if the broker does not send it. elr are the
-    replicas outside the ISR that can become leader, last_known_elr is the last leader of a
-    partition without an ISR (KIP-966). Both are None if the broker does not send them.
+    partition_epoch is -1 if the broker does not send it (KIP-232). `elr` are the replicas outside
+    the ISR that can become leader. `last_known_elr` is the last leader of a partition without an
+    ISR (KIP-966). Both are None if the broker does not send them.
     """
 
     partition: int
@@ -86,8 +90,8 @@ class PartitionDescription:
 class TopicDescription:
     """A topic's id (zero if the broker has none), and its partitions in order.
 
-    remaining: how many of them, the first ones, take records while the topic shrinks (KIP-253); -1:
-    all.
+    While the topic shrinks (KIP-253), only its first `remaining` partitions accept records;
+    otherwise `remaining` is -1.
     """
 
     name: str
@@ -108,8 +112,9 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, uuid.UUID]:
-        """Create topics, from NewTopics and names or a dict of name -> number of partitions;
-        returns their ids by name (zero before version 7). validate_only: only check.
+        """Create topics: NewTopics, names, or a dict of names and numbers of partitions. Returns
+        the topic ids by name (zero if the broker does not send ids). With validate_only the request
+        is only checked.
         """
         rows = _new_topics(topics)
         by_name = {row.name: _creatable(row) for row in rows}
@@ -133,7 +138,7 @@ class TopicsAdmin(AdminBase):
     async def delete_topics(
         self, topics: Items[str | uuid.UUID], *, raise_errors: bool = True
     ) -> Results[str | uuid.UUID, None]:
-        """Delete topics by name or by id."""
+        """Delete topics by name or by topic id."""
         topics = items_of("topics", topics, (str, uuid.UUID), "topic names or ids")
 
         async def ask(
@@ -170,10 +175,11 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Results[str, None]:
-        """Raise the number of partitions of one topic to total, or of several topics.
+        """Set the number of partitions of one topic to `total`, or of several topics with a dict.
+        `replicas` has the broker ids of each new partition.
 
-        replicas: the broker ids of each new partition. may_shrink: the total may be smaller than
-        the current one, with kstore's brokers; see docs/documents/kip-253.md.
+        With may_shrink the total may be smaller than now. This needs kstore's brokers: see
+        docs/documents/contraction.md (KIP-253).
         """
         if isinstance(topic, str):
             if total is None:
@@ -200,7 +206,7 @@ class TopicsAdmin(AdminBase):
         return await self._each(rows, route, ask, raise_errors=raise_errors)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics in order; internal topics only if requested."""
+        """The names of all topics, sorted. With `internal`, internal topics are included."""
         found = await self.describe_topics()
         return [topic.name for topic in found if internal or not topic.is_internal]
 
@@ -210,10 +216,11 @@ class TopicsAdmin(AdminBase):
         *,
         authorized_operations: bool = False,
     ) -> list[TopicDescription]:
-        """Ids, partitions, leaders and replicas of topics by name or id (None: of all), by name.
+        """Topics with their ids, partitions, leaders and replicas, sorted by name. `topics` are
+        names or topic ids (None: all topics).
 
-        Includes the eligible leader replicas (KIP-966) of topics that are named and of topics that
-        have partitions without a leader, if the broker sends them.
+        The eligible leader replicas (KIP-966) are included for topics that are named, and for
+        topics that have partitions without a leader, if the broker sends them.
         """
         wanted = None
         if topics is not None:

@@ -51,7 +51,7 @@ ENDED_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id, its producer id and its state."""
+    """A transactional id, with its producer id and state."""
 
     transactional_id: str
     producer_id: int
@@ -60,8 +60,8 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows about a transactional id; start_time_ms: -1 between
-    transactions.
+    """What the coordinator knows about a transactional id. start_time_ms is in ms since 1970; -1 if
+    no transaction is open.
     """
 
     transactional_id: str
@@ -75,8 +75,7 @@ class TransactionDescription:
 
 
 class ProducerState(NamedTuple):
-    """What a partition's leader knows about a producer; -1 for unknown values.
-
+    """What the leader of a partition knows about a producer. Unknown values are -1.
     txn_start_offset is the first offset of its open transaction.
     """
 
@@ -89,7 +88,7 @@ class ProducerState(NamedTuple):
 
 
 class AbortSpec(NamedTuple):
-    """Which transaction to abort on a partition, from its ProducerState."""
+    """The transaction to abort on a partition, from its ProducerState."""
 
     partition: TopicPartition
     producer_id: int
@@ -98,7 +97,7 @@ class AbortSpec(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that is open on a partition and that no coordinator will end."""
+    """A transaction that is open on a partition, and that no coordinator will end."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -115,10 +114,9 @@ class TransactionsAdmin(AdminBase):
         min_duration_ms: int = -1,
         id_pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of all coordinators, in order.
-
-        states, producer_ids, min_duration_ms (open for longer than this; KIP-994) and id_pattern
-        (an RE2 expression; KIP-1152) select some of them.
+        """The transactional ids of all coordinators, sorted. `states`, `producer_ids`,
+        `min_duration_ms` (open for longer than this; KIP-994) and `id_pattern` (an RE2 expression;
+        KIP-1152) select some of them.
         """
         states = items_of("states", states, str, "transaction states")
         producer_ids = items_of("producer_ids", producer_ids, int, "producer ids")
@@ -144,7 +142,7 @@ class TransactionsAdmin(AdminBase):
     async def describe_transactions(
         self, transactional_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, TransactionDescription]:
-        """State, producer and partitions of transactional ids."""
+        """The state, producer and partitions of transactional ids."""
         transactional_ids = items_of("transactional_ids", transactional_ids, str, "ids")
 
         async def ask(
@@ -178,7 +176,7 @@ class TransactionsAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Items[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, list[ProducerState]]:
-        """The producers whose state the leaders of partitions have, by producer id."""
+        """The producers that the leaders of partitions know, sorted by producer id."""
         partitions = partitions_of("partitions", partitions)
 
         async def ask(
@@ -209,9 +207,9 @@ class TransactionsAdmin(AdminBase):
         return await self._each(partitions, route, ask, raise_errors=raise_errors)
 
     async def abort_transaction(self, spec: AbortSpec) -> None:
-        """Write an abort marker on a partition if the coordinator will not do it: the last resort.
-
-        A producer that still writes in that transaction loses what it wrote there.
+        """Write an abort marker on a partition. Use this only if the coordinator will not end the
+        transaction. A producer that still writes in the transaction loses the records that it wrote
+        there.
         """
 
         async def ask(
@@ -244,9 +242,8 @@ class TransactionsAdmin(AdminBase):
         self, transactional_ids: Items[str], *, raise_errors: bool = True
     ) -> Results[str, tuple[int, int]]:
         """Abort the open transactions of the producers with these transactional ids, and fence the
-        producers.
-
-        Returns the producer id and epoch that the next producer follows, by transactional id.
+        producers. Returns the producer id and epoch after which the next producer continues, by
+        transactional id.
         """
         transactional_ids = items_of("transactional_ids", transactional_ids, str, "ids")
 
@@ -275,10 +272,10 @@ class TransactionsAdmin(AdminBase):
         now_ms: int,
         max_timeout_ms: int = MAX_TIMEOUT_MS,
     ) -> list[HangingTransaction]:
-        """Transactions on these partitions that no coordinator will end.
-
-        Their last write was more than max_timeout_ms ago (default: the longest that a broker lets a
-        transaction stay open), and their coordinator does not know them or has ended them.
+        """Find transactions on these partitions that no coordinator will end. Their last write was
+        more than max_timeout_ms ago (default: 15 minutes, the default of
+        transaction.max.timeout.ms), and their coordinator does not know them or has ended them.
+        now_ms is in ms since 1970.
         """
         producers = await self.describe_producers(partitions)
         late = [

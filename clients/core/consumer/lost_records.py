@@ -1,7 +1,6 @@
-"""Finds which records below a position no longer exist after an unclean election: where two
-histories of a partition diverge, from the consumer's known epochs and the leader's answers.
-
-It interprets responses to OffsetForLeaderEpoch and sends no requests.
+"""Finds the records below a position that an unclean leader election removed: where the consumer's
+history of a partition and the leader's log diverge. It interprets responses to OffsetForLeaderEpoch
+and sends no requests.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ __all__ = ["Divergence", "LostRecords", "lost_records"]
 
 
 class LostRecords(NamedTuple):
-    """Offsets below a consumer's position, or below a committed offset, whose records no longer
-    exist: the log was truncated there, and other records may have these offsets now.
+    """Records below a consumer's position, or below a committed offset, that no longer exist. The
+    log was truncated there. Other records may have these offsets now.
     """
 
     topic: str
     partition: int
     first_offset: int
-    """The first offset that is certainly lost; -1 if no common part is known."""
+    """The first offset that is certainly lost; -1 if no common part of the logs is known."""
     last_offset: int
     """The offset before the position."""
     first_leader_epoch: int
-    """The leader epoch of the first lost record if known; otherwise -1."""
+    """The leader epoch of the first lost record; -1 if unknown."""
     last_leader_epoch: int
     """The leader epoch of the last lost record."""
     partition_epoch: int
-    """The partition epoch of the position (KIP-232), -1 if unknown."""
+    """The partition epoch of the position (KIP-232); -1 if unknown."""
     current_leader_epoch: int
     """The leader epoch in which the loss was found."""
     is_exact: bool
-    """Whether first_offset is the first lost offset. Otherwise, records below it may be lost too:
-    not all leader epochs of the records before a commit are known.
+    """True if first_offset is exactly the first lost offset. If False, records below it may be lost
+    too, because the leader epochs before a commit are not all known.
     """
 
     def __str__(self) -> str:
@@ -53,8 +52,8 @@ class Divergence:
     """Finds the offset at which the history of a position and the leader's log diverge.
 
     Ask the leader for the end of the epoch ``ask`` and pass the answer to ``heard``, until ``ask``
-    is -1. Each epoch has one leader, so two logs that have the same epoch are equal up to its end
-    in either of them. Records of epochs that the leader's log does not have are lost: the search
+    is -1. Each epoch has one leader, so two logs with the same epoch are equal up to its end in
+    either of them. Records of epochs that the leader's log does not have are lost: the search
     continues with the epoch before them.
     """
 

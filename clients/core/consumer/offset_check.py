@@ -1,7 +1,5 @@
-"""Compares committed offsets with the logs: whether a group has processed records that no longer
-exist.
-
-It interprets responses and sends no requests.
+"""Compares committed offsets with the logs, to find out whether a group has processed records that
+no longer exist. It interprets responses and sends no requests.
 """
 
 from __future__ import annotations
@@ -23,30 +21,32 @@ class OffsetFinding(Enum):
     """The result for one committed offset."""
 
     IN_LOG = "in log"
-    """The log has the records that were below it when it was committed, except deleted ones."""
+    """The log still has the records below the offset, except for those that retention deleted."""
     LOST = "lost"
-    """The log was truncated below it, in an unclean leader election."""
+    """An unclean leader election truncated the log below the offset."""
     BEYOND_END = "beyond end"
-    """It is above the end of the log, and has no leader epoch to find out why."""
+    """The offset is above the end of the log. Its leader epoch, which would explain why, is
+    unknown.
+    """
     OTHER_TOPIC = "other topic"
-    """It belongs to a deleted topic of the same name (KIP-232)."""
+    """The offset belongs to a deleted topic with the same name (KIP-232)."""
     UNCHECKED = "unchecked"
-    """It is within the log and has no leader epoch."""
+    """The offset is within the log, and its leader epoch is unknown."""
 
 
 class OffsetCheck(NamedTuple):
-    """A committed offset and the result of its comparison."""
+    """A committed offset and its comparison with the log."""
 
     committed: OffsetAndMetadata
     end_offset: int
-    """The high watermark."""
+    """The partition's high watermark."""
     finding: OffsetFinding
     lost: LostRecords | None = None
-    """The records that no longer exist, if the finding is LOST."""
+    """The lost records, if the finding is LOST."""
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the group has processed records that are not in the log."""
+        """True if the group has processed records that are not in the log."""
         return self.finding not in (OffsetFinding.IN_LOG, OffsetFinding.UNCHECKED)
 
 

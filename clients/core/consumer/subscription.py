@@ -91,7 +91,9 @@ class SubscriptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
-    """An RE2J regular expression of topic names for the broker (only `group.protocol=consumer`)."""
+    """A regular expression of topic names, in RE2J's syntax, that the broker evaluates (only with
+    `group.protocol=consumer`).
+    """
 
     pattern: str
 

@@ -9,20 +9,20 @@ from typing import NamedTuple
 __all__ = ["GAP", "AcknowledgeType", "AcknowledgementRange", "acknowledge_type", "ranges", "spans"]
 
 GAP = 0
-"""An acquired offset without a record, in a compacted topic or for a transaction marker."""
+"""An acquired offset without a record: compaction removed it, or it is a transaction marker."""
 
 
 class AcknowledgeType(IntEnum):
     """How a record is acknowledged, with the protocol's numbers (KIP-932, KIP-1222)."""
 
     ACCEPT = 1
-    """It was processed."""
+    """The record was processed."""
     RELEASE = 2
-    """It is delivered again, to any consumer, until the limit of deliveries."""
+    """The record is delivered again, to any member, up to the limit of deliveries."""
     REJECT = 3
-    """It can't be processed, and is not delivered again."""
+    """The record cannot be processed, and is not delivered again."""
     RENEW = 4
-    """It is still being processed: the acquisition lock is renewed."""
+    """The record is still being processed: its acquisition lock is extended."""
 
 
 class AcknowledgementRange(NamedTuple):

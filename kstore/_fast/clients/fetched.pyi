@@ -1,4 +1,4 @@
-"""A partition's records of a Fetch response: lazily for `poll`, or as columns."""
+"""A partition's records in a Fetch response: decoded on access for `poll`, or as columns."""
 
 from collections.abc import Iterable
 from typing import Any, Self, final
@@ -11,20 +11,20 @@ from kstore.types import Header, TopicPartition
 
 @final
 class ConsumerRecord:
-    """A record with its topic, partition and offset. It keeps the buffer of its fetch alive; key,
-    value and headers are created each time they are read.
+    """A record with its topic, partition and offset. It keeps the buffer of its fetch in memory.
+    `key`, `value` and `headers` are created each time they are accessed.
     """
 
     offset: int
-    """Its offset in the partition."""
+    """The record's offset in its partition."""
     timestamp: int
-    """Milliseconds since 1970, -1 for none; the append time if the topic uses LogAppendTime."""
+    """In ms since 1970; -1 if there is none. With LogAppendTime it is the time of the append."""
     @property
     def topic(self) -> str:
         """The topic's name."""
     @property
     def partition(self) -> int:
-        """The partition's index."""
+        """The partition's number."""
     @property
     def key(self) -> bytes | None:
         """The key, or None."""
@@ -33,19 +33,19 @@ class ConsumerRecord:
         """The value, or None (a tombstone)."""
     @property
     def key_size(self) -> int:
-        """Bytes of the key, -1 when null."""
+        """The size of the key in bytes; -1 if the key is None."""
     @property
     def value_size(self) -> int:
-        """Bytes of the value, -1 when null."""
+        """The size of the value in bytes; -1 if the value is None."""
     @property
     def headers(self) -> tuple[Header, ...]:
         """The headers, in order. Raises InvalidBatchError if they are malformed."""
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """0 for CreateTime, 1 for LogAppendTime."""
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch in which it was written, -1 if unknown."""
+        """The leader epoch in which the record was written; -1 if unknown."""
 
 @final
 class FetchedRecords:

@@ -59,39 +59,41 @@ class ProducerBatch(RecordBatchBuilder):
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Delivery:
-    """The outcome of one record. Awaitable: returns the offset, or raises the error."""
+    """The outcome of one record. Awaiting it returns the record's offset, or raises its error."""
 
     @property
     def topic(self) -> str:
         """The record's topic."""
     @property
     def partition(self) -> int:
-        """The partition, chosen or given; may change until it is done, if the topic is expanded
-        (KIP-253).
+        """The record's partition, chosen or given. If the topic is expanded, it may change until
+        the record is done (KIP-253).
         """
     @property
     def done(self) -> bool:
-        """Whether the record was delivered or has failed."""
+        """True if the record was delivered or has failed."""
     @property
     def offset(self) -> int:
-        """Its offset once it is delivered; -1 before, with acks 0, and for a detected duplicate."""
+        """The record's offset when it is delivered. -1 before that, with acks=0, and for a
+        duplicate that the broker detected.
+        """
     @property
     def error(self) -> Exception | None:
-        """The error, if it failed."""
+        """The error if the record failed; otherwise None."""
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call callback(delivery) when it is done, in the thread of the client's loop (at once, in
-        this thread, if it is done). The callback must not block, because it would block the whole
-        client.
+        """Call `callback(delivery)` when the record is delivered or has failed, in the thread of
+        the client's loop. If that has already happened, it is called at once, in this thread. The
+        callback must not block: it would block the whole client.
         """
     def result(self, timeout: float | None = None) -> int:
-        """Wait (seconds) for the record's offset. Raises its error if it failed.
+        """Wait up to `timeout` seconds (None: without limit) for the record's offset. Raises the
+        record's error if it failed, and TimeoutError if it is not done in time.
 
-        Unless linger.ms was set, its batch stops lingering. Raises TimeoutError if it is not done
-        yet. Raises RuntimeError in the thread of the loop, which would wait for itself: await the
-        delivery there.
+        The record's batch stops lingering, unless linger.ms was set. Do not call this in the thread
+        of the client's loop, where it raises RuntimeError: await the delivery there.
         """
     def wait(self, timeout: float | None = None) -> None:
-        """As result, but does not raise the record's error."""
+        """Like `result`, but the record's error is not raised."""
     @staticmethod
     def of(batch: ProducerBatch, index: int) -> Delivery:
         """The delivery of a record of a batch."""
@@ -99,5 +101,5 @@ class Delivery:
     def batch_of(self) -> ProducerBatch:
         """The batch that the record is in."""
     def outcome(self) -> int:
-        """As result of a delivery that is done."""
+        """The result of a delivery that is done."""
     def __await__(self) -> Generator[Any, None, int]: ...

@@ -1,4 +1,4 @@
-"""The functions of a producer that users call for each record."""
+"""The methods of a producer that users call for each record."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ from kstore.items import Headers
 _Column = tuple[int, int, int, int, int]
 
 class SendPath:
-    """The base class of producers: `send`, in one call from the arguments to the open batch."""
+    """The base class of producers. `send` puts its arguments into the open batch in one call."""
 
     accumulator: Accumulator
     def attach(self, accumulator: Accumulator, plain: bool) -> None:
-        """Call this first. If plain is False, every record takes the subclass's path."""
+        """Call this first. If `plain` is False, every record takes the subclass's path."""
     def send(
         self,
         topic: Any,
@@ -29,12 +29,18 @@ class SendPath:
         offset: int | None = None,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> Delivery:
-        """Add a record, or a ProducerRecord; timestamp in ms since 1970, None means now.
+        """Add a record, or a ProducerRecord, to the next batch for its partition. Without a
+        `partition` the key's hash selects one (murmur2, as in Kafka), and records without a key are
+        spread over the partitions. `timestamp` is in ms since 1970 (None: now). `offset` is for
+        KIP-391: see ProducerRecord.
 
-        Waits up to max.block.ms for the topic's metadata and for room in buffer.memory. Raises
-        MessageTooLargeError for a record above max.request.size, and the brokers' error about the
-        topic. Later results are in the Delivery, and are passed to on_delivery(delivery) in the
-        thread of the producer's loop.
+        Returns a Delivery: its `result()` waits for the record's offset or raises its error.
+        `on_delivery(delivery)` is called when the record is delivered or has failed, in the thread
+        of the producer's loop.
+
+        Waits up to max.block.ms for the topic's metadata and for space in buffer.memory. Raises
+        MessageTooLargeError for a record larger than max.request.size, and the broker's error for
+        the topic.
         """
     def append(
         self,
@@ -47,7 +53,7 @@ class SendPath:
         offset: int | None,
         on_delivery: Callable[[Delivery], object] | None,
     ) -> Delivery | None:
-        """Only the fast path; None: `accumulator.obstacle` has the reason."""
+        """The fast path only. None if it cannot be taken: `accumulator.obstacle` has the reason."""
     def append_many(
         self,
         topic: str,
@@ -59,7 +65,9 @@ class SendPath:
         mark: int,
         touched: list[ProducerBatch],
     ) -> int:
-        """Append from values[start] on; returns the index of the first that was not accepted."""
+        """Append `values` from index `start` on. Returns the index of the first that was not
+        accepted.
+        """
     def append_columns(
         self,
         topic: str,
@@ -72,4 +80,4 @@ class SendPath:
         mark: int,
         touched: list[ProducerBatch],
     ) -> int:
-        """As append_many, from Arrow's memory."""
+        """Like append_many, from Arrow's memory."""
