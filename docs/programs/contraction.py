@@ -1,5 +1,5 @@
-"""A topic shrinks from three partitions to one, and a group that comes later reads each order's
-steps as they were written.
+"""A topic shrinks from three partitions to one. A group that starts later still reads the steps of
+each order in sequence.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""KAFKA-19779: a transaction commits offsets while its group rebalances, under the former rule and
-with assignment epochs.
+"""KAFKA-19779: a transaction commits offsets while its group rebalances, with the old rule and with
+assignment epochs.
 """
 
 import sys
@@ -23,19 +23,19 @@ from kstore.errors import ErrorCode
 from kstore.testing import Broker, brokers
 
 
-def former_rule(
+def old_rule(
     self: ConsumerGroup, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
 ) -> int:
-    """What a broker without KAFKA-19779 answers: only the member's present epoch may commit."""
+    """The check of a broker without KAFKA-19779: only the member's latest epoch may commit."""
     member = self.members.get(claim.member_id)
-    is_present = member is None or claim.epoch == member.epoch
-    return ErrorCode.NONE if is_present else ErrorCode.ILLEGAL_GENERATION
+    is_latest = member is None or claim.epoch == member.epoch
+    return ErrorCode.NONE if is_latest else ErrorCode.ILLEGAL_GENERATION
 
 
 def commit(
     bootstrap: str, offsets: Mapping[TopicPartition, int], metadata: ConsumerGroupMetadata
 ) -> str:
-    """Commit offsets in a transaction; say what became of it."""
+    """Commit offsets in a transaction, and return the outcome."""
     with Producer(bootstrap, transactional_id="worker") as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -49,7 +49,7 @@ def commit(
 
 
 def show(bootstrap: str) -> None:
-    """A member works; another one joins; the first one commits what it has done before."""
+    """One member begins a transaction, another one joins, and the transaction commits offsets."""
     group = {"bootstrap.servers": bootstrap, "group.id": "workers", "enable.auto.commit": False}
     with AdminClient(bootstrap) as admin:
         admin.create_topics([NewTopic("orders", 2)])
@@ -63,14 +63,14 @@ def show(bootstrap: str) -> None:
             while not other.assignment():
                 member.poll(50)
                 other.poll(50)
-            for whose, consumer in (("that it still has", member), ("it has given away", other)):
+            for whose, consumer in (("that it still has", member), ("that it gave up", other)):
                 offsets = dict.fromkeys(consumer.assignment(), 5)
                 print(f"  the partition {whose}:", commit(bootstrap, offsets, metadata))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:  # the broker of the first part
-        ConsumerGroup.partition_commit_error = former_rule
+        ConsumerGroup.partition_commit_error = old_rule
         sys.exit(kstore.__main__.main())
     quick = {
         "group.consumer.assignment.interval.ms": 0,
@@ -80,10 +80,10 @@ if __name__ == "__main__":
     serve = brokers.serve_command
     with tempfile.TemporaryDirectory() as folder:
         brokers.serve_command = lambda *flags: [sys.executable, __file__, "serve", "--json", *flags]
-        with Broker(f"{folder}/former", quick) as broker:
+        with Broker(f"{folder}/old", quick) as broker:
             print("without KAFKA-19779, the first member commits")
             show(str(broker))
         brokers.serve_command = serve
-        with Broker(f"{folder}/present", quick) as broker:
+        with Broker(f"{folder}/new", quick) as broker:
             print("with KAFKA-19779, the first member commits")
             show(str(broker))

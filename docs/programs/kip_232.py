@@ -1,4 +1,4 @@
-"""KIP-232: a consumer whose topic is deleted and created again, without and with partition
+"""KIP-232: a consumer reads a topic that is deleted and created again, without and with partition
 epochs.
 """
 
@@ -16,7 +16,7 @@ from kstore.testing import Cluster
 
 
 def create(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """A topic with one partition on all three brokers, and records in it."""
+    """Create a topic with one partition on all three brokers, and write records to it."""
     with AdminClient(bootstrap) as admin:
         admin.create_topics([NewTopic(topic, 1, 3)])
     with Producer(bootstrap) as producer:
@@ -25,7 +25,7 @@ def create(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def read(consumer: Consumer, count: int) -> list[bytes]:
-    """The values of the next records."""
+    """Read the values of the next records."""
     found: list[bytes] = []
     while len(found) < count:
         found += [record.value for record in consumer.poll(100)]
@@ -52,7 +52,7 @@ def show(bootstrap: str, topic: str, *, enabled: bool) -> None:
             consumer.commit()
             print("  commits offset 5: no member of the group will read new-0 to new-2")
         except InvalidPartitionEpochError:
-            print("  learns that the topic is another one")
+            print("  gets an error: the topic was replaced")
             consumer.seek_to_beginning(tp)
             print("  reads", read(consumer, 5))
 

@@ -1,5 +1,5 @@
-"""KIP-253: a topic grows from one partition to two, and a key moves to the new partition, without
-and with the extension.
+"""KIP-253: a topic grows from one partition to two, and a key moves to the new partition: without
+the extension, and with it.
 """
 
 import tempfile
@@ -25,12 +25,12 @@ class Busy(RebalanceListener):
         self._consumer = consumer
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Hold partition 0 back."""
+        """Pause partition 0."""
         self._consumer.pause(*(tp for tp in partitions if tp.partition == 0))
 
 
 def show(bootstrap: str, topic: str, *, enabled: bool) -> None:
-    """Write the story of an order around an expansion, and read it."""
+    """Write the steps of an order before and after an expansion, and read them."""
     settings = {"bootstrap.servers": bootstrap, "kstore.kip253.enable": enabled}
     with AdminClient(bootstrap) as admin:
         admin.create_topics([NewTopic(topic, 1, 3)])
@@ -49,10 +49,12 @@ def show(bootstrap: str, topic: str, *, enabled: bool) -> None:
     ) as consumer:
         consumer.subscribe([topic], Busy(consumer))
         turns = 0
-        while turns < 10:  # a second, while partition 0 is held back
+        while turns < 10:  # a second, while partition 0 is paused
             seen += [record.value.decode() for record in consumer.poll(100)]
             turns += len(consumer.assignment()) == 2
-        print("  while partition 0 waits, the application receives:", ", ".join(seen) or "nothing")
+        print(
+            "  while partition 0 is paused, the application receives:", ", ".join(seen) or "nothing"
+        )
         consumer.resume(TopicPartition(topic, 0))
         while len(seen) < 3:
             seen += [record.value.decode() for record in consumer.poll(100)]

@@ -1,5 +1,5 @@
-"""KIP-359: a leader that was replaced twice and does not know it, without and with the leader epoch
-in Produce.
+"""KIP-359: a leader was replaced twice and does not know it, without and with the leader epoch in
+Produce.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ def lead(admin: AdminClient, tp: TopicPartition, replicas: list[int]) -> None:
 
 
 def show(cluster: Cluster, topic: str, *, enabled: bool) -> None:
-    """Write to a leader that is two elections behind; then another one leads."""
+    """Write to a leader that is two elections behind, then make another broker the leader."""
     tp = TopicPartition(topic, 0)
     with AdminClient(str(cluster)) as admin:
         controller = admin.describe_cluster().controller_id
@@ -41,11 +41,11 @@ def show(cluster: Cluster, topic: str, *, enabled: bool) -> None:
         try:
             print("  the old leader acknowledges offset", delivery.result(timeout=2))
         except TimeoutError:
-            print("  the old leader refuses the record; the producer tries again")
+            print("  the old leader refuses the record; the producer retries")
         lead(admin, tp, [first, old, second])
         cut.remove()
     delivery.result()
-    print("  another broker leads; to the producer the record is written")
+    print("  another broker leads; the producer has its acknowledgement")
     producer.close()
     with Producer(bootstrap, acks="all") as later:
         later.send(topic, b"a later record", partition=0).result()

@@ -1,4 +1,4 @@
-"""KIP-391: a copier that dies and starts again, without and with given offsets."""
+"""KIP-391: a copier crashes and starts again, without and with given offsets."""
 
 import tempfile
 
@@ -16,7 +16,7 @@ from kstore.testing import Broker
 
 
 def write_orders(bootstrap: str) -> None:
-    """Two transactions: the marker at the end of each takes an offset, too."""
+    """Write two transactions. The marker at the end of each also takes an offset."""
     with Producer(bootstrap, transactional_id="shop") as producer:
         producer.init_transactions()
         for orders in ([b"order-0", b"order-1"], [b"order-2", b"order-3"]):
@@ -27,7 +27,7 @@ def write_orders(bootstrap: str) -> None:
 
 
 def read(bootstrap: str, topic: str, start: int = 0) -> list[ConsumerRecord]:
-    """Four records or more from an offset on: what arrives until the end of the partition."""
+    """The records from an offset to the end of the partition."""
     tp = TopicPartition(topic, 0)
     found: list[ConsumerRecord] = []
     with Consumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
@@ -40,12 +40,12 @@ def read(bootstrap: str, topic: str, start: int = 0) -> list[ConsumerRecord]:
 
 
 def copy(records: list[ConsumerRecord], bootstrap: str, topic: str, *, given: bool) -> None:
-    """Copy records one by one; a refusal says where the copy ends."""
+    """Copy records one by one. The error of a refused record says where the copy ends."""
     with Producer(bootstrap) as producer:
         end = 0
         for record in records:
             if record.offset < end:
-                continue  # it is in the copy
+                continue  # the copy already has it
             offset = record.offset if given else None
             delivery = producer.send(
                 ProducerRecord(topic, record.value, partition=0, offset=offset)
@@ -71,7 +71,7 @@ with (
     for topic in ("without", "with"):
         print(f"{topic} KIP-391:")
         copy(orders[:2], str(target), topic, given=topic == "with")
-        # It dies here, before it notes its position. The next copier starts again at 0.
+        # It crashes here, before it stores its position. It starts again at 0.
         copy(orders, str(target), topic, given=topic == "with")
         copied = read(str(target), topic)
         print("  copy:", *(f"{record.offset}={record.value.decode()}" for record in copied))
