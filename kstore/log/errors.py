@@ -262,6 +262,10 @@ _SENTENCES: dict[int, tuple[type[LogError], str]] = {
         ProducerStateError,
         "the transaction marker comes from a deposed coordinator",
     ),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (
+        LogError,
+        "the leader epoch is below that of the last batch: use the same or a larger one",
+    ),
     ErrorCode.KAFKA_STORAGE_ERROR: (
         LogClosedError,
         "the log is closed or read-only: open it for writing",

@@ -65,6 +65,10 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "OffsetCommitValue": {"partition_epoch": (23200, "4+")},
     "LeaderAndIsrPartition": {"partition_epoch": (23200, "4+")},
     "LeaderAndIsrTopic": {"partition_count": (25300, "4+"), "retired_from": (25303, "4+")},
+    "LeaderAndIsrPartitionError": {
+        "latest_epoch": (10100, "4+"),
+        "log_end_offset": (10101, "4+"),
+    },
     "StopReplicaTopic": {"topic_id": (23203, "3+")},
     "UpdateMetadataRequest": {"max_partition_epoch": (23201, "6+")},
     "UpdateMetadataTopic": {

@@ -48,6 +48,8 @@ class Node:
         self.hangs = False
         """Its log dir hangs: it can delete nothing yet."""
         self.unable: set[Place] = set()
+        self.log_ends: dict[Place, tuple[int, int]] = {}
+        """The latest leader epoch and the end of logs that are not empty."""
         self.heard: list[Any] = []
         self.hosted: dict[Place, LeaderAndIsrPartition] = {}
         self.counts: dict[str, int] = {}
@@ -119,7 +121,17 @@ class Node:
                 place = (topic.topic_name, state.partition_index)
                 failed = place in self.unable
                 code = ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE
-                rows.append({"partition_index": place[1], "error_code": code})
+                row = {"partition_index": place[1], "error_code": code}
+                latest, end = self.log_ends.get(place, (-1, 0))
+                refused = state.leader >= 0 and latest > state.leader_epoch
+                if refused:
+                    row["error_code"] = ErrorCode.FENCED_LEADER_EPOCH
+                if refused or state.leader < 0:
+                    row |= {"latest_epoch": latest, "log_end_offset": end}
+                rows.append(row)
+                if refused:
+                    self.hosted.pop(place, None)
+                    continue
                 known = self.hosted.get(place)
                 if known is not None:
                     assert state.leader_epoch >= known.leader_epoch, place

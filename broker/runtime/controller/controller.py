@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +18,7 @@ from kstore.broker.coordination import znodes
 from kstore.broker.coordination.partition_nodes import RECOVERING
 from kstore.broker.coordination.store import WatchEvent
 from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisions
+from kstore.broker.runtime.controller.doubts import ControllerDoubts
 from kstore.broker.runtime.controller.growth import ControllerGrowth
 from kstore.broker.runtime.controller.moves import ControllerMoves, Ongoing
 from kstore.broker.runtime.controller.shrinking import ControllerShrinking
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.controller.store import Found
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.state.controller.doubts import LogEnd
     from kstore.broker.state.controller.reassignment import Refusal
-    from kstore.broker.state.metadata.image import TopicImage
+    from kstore.broker.state.metadata.image import BrokerImage, TopicImage
     from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic
     from kstore.broker.state.work import Work
 
@@ -74,6 +76,7 @@ class Controller(Decisions):
         self.growth = ControllerGrowth(self, node)
         self.shrinking = ControllerShrinking(self, node)
         self.moves = ControllerMoves(self)
+        self.doubts = ControllerDoubts(self)
         self._changed_configs: set[str] = set()
         self._changed_cluster = False
 
@@ -108,6 +111,10 @@ class Controller(Decisions):
             self.spawn(self.growth.finish, expansion.topic.name)
         for contraction in found.contractions:
             self.spawn(self.shrinking.finish, contraction.topic.name)
+
+    def logs_ended(self, broker: BrokerImage, ends: Mapping[tuple[str, int], LogEnd]) -> None:
+        """A broker has answered where logs end."""
+        self.doubts.hear(broker, ends)
 
     def read_anew(self) -> None:
         """Read the store again, because its state is unknown; the task that follows the brokers

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
+    from kstore.broker.state.controller.doubts import LogEnd
     from kstore.broker.state.metadata.image import BrokerImage
     from kstore.broker.state.work import Work
 
@@ -350,6 +351,10 @@ class Decisions(ABC):
         names = changed.union(name for name, _ in failed) & self.state.topics.keys()
         await self.commit(await self.changes(names))
         self.channels.tell_partitions(failed, replicas=False)
+
+    @abstractmethod
+    def logs_ended(self, broker: BrokerImage, ends: Mapping[tuple[str, int], LogEnd]) -> None:
+        """A broker has answered where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         """A broker has deleted replicas."""

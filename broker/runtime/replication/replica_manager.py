@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kstore.broker.coordination.znodes import read_deletions
 from kstore.broker.runtime.replication.put_off import PutOff, Said, wait_for
-from kstore.broker.runtime.replication.replicas import NO_EPOCH
+from kstore.broker.runtime.replication.replicas import NO_EPOCH, NO_LEADER
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import is_on
 from kstore.config.topic_configs import COUNT_REQUIRED, MIRROR, least_producer_id
@@ -78,7 +78,9 @@ class ReplicaManager:
         self.ready = asyncio.Event()
         """Set once a controller has sent all replicas of this broker, and all metadata."""
         self.on_refused: Callable[[], object] | None = None
-        """Called when delayed roles cannot be applied: the controller must know."""
+        """Called when delayed roles cannot be applied, or have an answer: the controller must know,
+        and sends the roles again.
+        """
         self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
         """Awaited with the names of topics before this broker leads or follows their partitions."""
         self.replicas = replicas
@@ -268,9 +270,13 @@ class ReplicaManager:
                     self._put_off.add(said)
                 elif not self._is_stale(request):
                     code = self.replicas.take(entry, state, log_config)
-            rows.append(
-                LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
-            )
+            row = LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+            taken = code == ErrorCode.NONE and said.place not in late
+            if code == ErrorCode.FENCED_LEADER_EPOCH or (taken and state.leader == NO_LEADER):
+                end = self.replicas.end_of(said.place)
+                if end is not None:
+                    row.latest_epoch, row.log_end_offset = end
+            rows.append(row)
             await slices.breathe()
         return rows
 
@@ -386,6 +392,7 @@ class ReplicaManager:
                 )
                 configs = await self.images.configs_of([(one.topic_name, one.topic_id)])
                 [row] = await self._take_topic(request, one, configs[one.topic_name], Slices())
-                refused |= row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                failed = row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                refused |= failed or row.log_end_offset >= 0
         if refused and self.on_refused is not None:
             self.on_refused()

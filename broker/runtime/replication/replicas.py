@@ -17,6 +17,7 @@ from uuid import UUID
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.runtime.dir_threads import LogDirHangsError
 from kstore.broker.runtime.log_dirs.dir_calls import Wanted
+from kstore.broker.state.controller.doubts import LARGEST_EPOCH
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
 from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.errors import ErrorCode
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from kstore.log.settings import LogConfig
     from kstore.protocol.controller.broker_requests import LeaderAndIsrPartition
 
-__all__ = ["NO_EPOCH", "Hosted", "OnLeadership", "Replicas"]
+__all__ = ["NO_EPOCH", "NO_LEADER", "Hosted", "OnLeadership", "Replicas"]
 
 log = logging.getLogger("kstore.broker")
 NO_EPOCH = -1
@@ -227,7 +228,7 @@ class Replicas:
 
     def take(self, entry: TopicEntry, state: LeaderAndIsrPartition, config: LogConfig) -> int:
         """Lead or follow one partition, whose log `open_logs` has opened; returns an error code if
-        that fails.
+        that fails. FENCED_LEADER_EPOCH: the log has later leader epochs than the role.
         """
         place = TopicPartition(entry.name.decode(), state.partition_index)
         opened = self._opened.pop(place, None)
@@ -243,12 +244,17 @@ class Replicas:
             self._take_isr(place, new, known)
             self._take_epoch(place, state.partition_epoch)
             return ErrorCode.NONE
-        leads = state.leader == self._node_id
+        code: int = ErrorCode.NONE
         try:
             partition = self._with_log(entry, place, opened)
+            was_refused = known is not None and known[:2] == (NO_LEADER, state.leader_epoch)
+            if self._is_ahead(partition, state, begins=opened is not None or was_refused):
+                code = ErrorCode.FENCED_LEADER_EPOCH
+                new = new._replace(leader=NO_LEADER)
         except (LogError, OSError) as problem:
             self._node.report(f"{place} can't be opened: {problem}")
             return ErrorCode.KAFKA_STORAGE_ERROR
+        leads = new.leader == self._node_id
         partition.partition_epoch = state.partition_epoch
         self._log_manager.configure(partition, config, len(state.replicas))
         if leads:
@@ -258,7 +264,31 @@ class Replicas:
             self._follow(place, partition, new)
         self.hosted[place] = new
         self._tell(place, leads, state.leader_epoch)
-        return ErrorCode.NONE
+        return code
+
+    def _is_ahead(
+        self, partition: Partition, state: LeaderAndIsrPartition, *, begins: bool
+    ) -> bool:
+        """Whether the log has later leader epochs than the role, so that the store was restored
+        from an older copy. In such a role a leader would append batches that hide the later epochs'
+        batches, and a follower would truncate them. LogError if the epoch can only be damage.
+
+        A leader that ``begins`` does not take its log's own epoch either: since it was elected,
+        nobody can have written in it.
+        """
+        latest = partition.log.latest_epoch
+        if state.leader == NO_LEADER or latest < state.leader_epoch:
+            return False
+        if latest > LARGEST_EPOCH:
+            raise LogError(f"leader epoch {latest} in its log is too large: check the disk")
+        return latest > state.leader_epoch or (begins and state.leader == self._node_id)
+
+    def end_of(self, place: TopicPartition) -> tuple[int, int] | None:
+        """The latest leader epoch and the end of a replica's log; None if it has none."""
+        partition = self.find(place)
+        if partition is None or partition.log is None:
+            return None
+        return partition.log.latest_epoch, partition.log.log_end_offset
 
     def _follow(self, place: TopicPartition, partition: Partition, new: Hosted) -> None:
         partition.follow(new.leader, new.leader_epoch)

@@ -171,11 +171,9 @@ class Topics:
                 foreign = topic_id is not None and topic_id != topic.topic_id
                 if foreign or index >= len(topic.partitions):
                     self._replicas.put_aside_now(TopicPartition(topic.name, index))
-            self._open_all(topic)
-            loaded.append(self._as_it_is(topic))
+            loaded.append(self._as_it_is(self._open_all(topic)))
         for name, partitions in found.items():
-            loaded.append(self._adopt(name, partitions))
-            self._open_all(loaded[-1])
+            loaded.append(self._open_all(self._adopt(name, partitions)))
         self._publish(*loaded, epoch=max_partition_epoch(self._store))
 
     def _as_it_is(self, topic: TopicImage) -> TopicImage:
@@ -214,17 +212,25 @@ class Topics:
         topic = TopicImage(name, topic_id or uuid4(), images, configs)
         return znodes.create_topic(self._store, topic)
 
-    def _open_all(self, topic: TopicImage) -> None:
+    def _open_all(self, topic: TopicImage) -> TopicImage:
+        """Open the logs of a topic. If some have later leader epochs than the store (it was
+        restored from an older copy, or the log was written without a broker), raises the store's.
+        """
         entry = self._replicas.add_topic(topic)
         entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
         entry.mirror = is_on(topic.configs, MIRROR)
         entry.least_producer_id = least_producer_id(topic.configs)
         log_config = self._replicas.log_config(topic.configs)
-        for index in range(len(topic.partitions)):
+        later: dict[int, int] = {}
+        for index, known in enumerate(topic.partitions):
             if self._replicas.is_offline(TopicPartition(topic.name, index)):
                 self._replicas.add_offline(entry, index)
-            else:
-                self._replicas.open_partition(entry, topic, index, log_config)
+                continue
+            opened = self._replicas.open_partition(entry, topic, index, log_config)
+            opened.leader_epoch = max(opened.log.latest_epoch, known.leader_epoch)
+            if opened.leader_epoch > known.leader_epoch:
+                later[index] = opened.leader_epoch
+        return znodes.raise_leader_epochs(self._store, topic, later) if later else topic
 
     def take_offline(self, places: Iterable[TopicPartition]) -> None:
         """Show in the image that these partitions have no leader: their log dir has failed."""

@@ -91,8 +91,8 @@ cdef class AppendPlan:
     # Plans at most MAX_PIECES separate batches as one append at this offset; each has its own
     # result. Fills the parts to write and returns how many.
     cdef int plan_pieces(
-        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end,
+        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end, int32_t epoch,
         int32_t leader_epoch, int64_t now, iovec* parts) except -1
     cdef bint plan_piece(
-        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t leader_epoch,
-        int64_t now) except -1
+        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t epoch,
+        int32_t leader_epoch, int64_t now) except -1

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 
 from kstore._fast.error_codes cimport (
     CORRUPT_MESSAGE, INVALID_PRODUCE_OFFSET, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-    NONE, RECORD_LIST_TOO_LARGE)
+    NONE, NOT_LEADER_OR_FOLLOWER, RECORD_LIST_TOO_LARGE)
 from kstore._fast.log.batch_facts cimport has_keys, least_timestamp, read_end_marker
 from kstore._fast.log.producer_table cimport EndMarker, PRODUCER_DUPLICATE, PRODUCER_OK
 from kstore._fast.record.batch cimport (
@@ -166,12 +166,15 @@ cdef class AppendPlan:
             self.batches[i].max_timestamp = now
 
     # The offsets that the batches get, or whether given offsets fit.
-    # offset: the log's end; epoch: of the record before it, for a replica.
+    # offset: the log's end; epoch: of the record before it. Epochs never decrease in a log: the
+    # epoch cache would forget the higher one, and its batches could not be read any more.
     cdef int16_t place(
         self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin
     ) noexcept:
         cdef BatchInfo* info
         cdef int i
+        if leader_epoch < epoch and not as_they_are(origin):
+            return NOT_LEADER_OR_FOLLOWER
         for i in range(self.count):
             info = &self.batches[i]
             if origin == ORIGIN_CLIENT or origin == ORIGIN_COORDINATOR:
@@ -181,7 +184,7 @@ cdef class AppendPlan:
             if not as_they_are(origin):
                 info.partition_leader_epoch = leader_epoch
             elif info.partition_leader_epoch < epoch and info.partition_leader_epoch != -1:
-                return CORRUPT_MESSAGE                  # epochs never decrease in a log
+                return CORRUPT_MESSAGE
             epoch = max(epoch, info.partition_leader_epoch)
             offset = info.base_offset + info.last_offset_delta + 1
         if offset - 1 - self.batches[0].base_offset > LARGEST_OFFSET_DELTA:
@@ -268,7 +271,7 @@ cdef class AppendPlan:
         return size
 
     cdef int plan_pieces(
-        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end,
+        self, ProducerTable producers, AppendPiece* pieces, int count, int64_t end, int32_t epoch,
         int32_t leader_epoch, int64_t now, iovec* parts
     ) except -1:
         cdef BatchInfo[MAX_PIECES] taken
@@ -276,7 +279,7 @@ cdef class AppendPlan:
         cdef int i, n = 0
         for i in range(min(count, MAX_PIECES)):
             piece = &pieces[i]
-            if not self.plan_piece(producers, piece, end, leader_epoch, now):
+            if not self.plan_piece(producers, piece, end, epoch, leader_epoch, now):
                 continue
             taken[n] = self.batches[0]
             parts[n].iov_base = piece.data
@@ -290,8 +293,8 @@ cdef class AppendPlan:
         return n
 
     cdef bint plan_piece(
-        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t leader_epoch,
-        int64_t now
+        self, ProducerTable producers, AppendPiece* piece, int64_t end, int32_t epoch,
+        int32_t leader_epoch, int64_t now
     ) except -1:
         """Whether it must be written; its result is as if it were."""
         cdef AppendResult* out = &piece.result
@@ -303,7 +306,7 @@ cdef class AppendPlan:
         elif out.error_code == NONE:
             out.error_code = self.check_times(piece.data, now)
         if out.error_code == NONE:
-            out.error_code = self.place(end, -1, leader_epoch, ORIGIN_CLIENT)
+            out.error_code = self.place(end, epoch, leader_epoch, ORIGIN_CLIENT)
         if out.error_code == MESSAGE_TOO_LARGE and self.is_repeated(producers, ORIGIN_CLIENT, out):
             return False
         if out.error_code != NONE or self.stage(producers, piece.data, ORIGIN_CLIENT, out):

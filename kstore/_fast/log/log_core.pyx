@@ -125,7 +125,8 @@ cdef class LogCore(LockedLog):
             for i in range(count):
                 begin_result(self, &pieces[i].result)
             taken = self.plan.plan_pieces(
-                self.producers, pieces, count, self.log_end_offset, leader_epoch, now, parts)
+                self.producers, pieces, count, self.log_end_offset,
+                self.epoch_before(self.log_end_offset), leader_epoch, now, parts)
             if taken == 0:
                 return 0
             position = self.active.size_bytes
@@ -221,7 +222,7 @@ cdef class LogCore(LockedLog):
         cdef AppendPlan plan = self.plan
         cdef SegmentFile file
         cdef int64_t position
-        cdef int32_t epoch = -1
+        cdef int32_t epoch
         out.error_code = plan.analyse(data, size, origin, trusted)
         if out.error_code == NONE and not as_they_are(origin):
             out.error_code = plan.check_limits(size)
@@ -230,8 +231,7 @@ cdef class LogCore(LockedLog):
             elif out.error_code == NONE:
                 out.error_code = plan.check_times(data, now)
         if out.error_code == NONE:
-            if as_they_are(origin):
-                epoch = self.epoch_before(self.log_end_offset)
+            epoch = self.epoch_before(self.log_end_offset)
             out.error_code = plan.place(self.log_end_offset, epoch, leader_epoch, origin)
         if out.error_code == INVALID_PRODUCE_OFFSET or out.error_code == MESSAGE_TOO_LARGE:
             plan.is_repeated(self.producers, origin, out)   # a batch in the log keeps its result

@@ -116,10 +116,14 @@ class LeaderAndIsrRequest(Message, api_key=4, versions="7", flexible="4+"):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """One entry of `partition_errors` in LeaderAndIsrTopicError."""
+    """One entry of `partition_errors` in LeaderAndIsrTopicError; with where the log ends, if the
+    role has no leader or is of an epoch below the log's.
+    """
 
     partition_index: Int32 = field("0+", default=0)
     error_code: Int16 = field("0+", default=0)
+    latest_epoch: Int32 = field("4+", default=-1, tag=10100, ignorable=True)
+    log_end_offset: Int64 = field("4+", default=-1, tag=10101, ignorable=True)
 
 
 class LeaderAndIsrTopicError(Struct):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import kstore
+from kstore._fast.record.builder import build_batch
 from kstore.log import CorruptLogError, Log
+from kstore.log.errors import LogError
 from tests.log.handling import remove_index
 from tests.log.segments.test_damage import flip
 
@@ -77,3 +79,20 @@ def test_batches_that_no_turned_bit_explains_stay(tmp_path: Path, epochs: list[i
         assert log.damaged_parts() == []
         assert log.latest_epoch == max(epochs, default=-1)
         assert values(log) == [b"value %d" % n for n in range(len(epochs))]
+
+
+def test_no_batch_is_appended_in_a_lower_epoch_than_the_last_one(tmp_path: Path) -> None:
+    """It would hide the last one: the log would forget its epoch, and not read it any more."""
+    with kstore.open_log(tmp_path) as log:
+        log.append_many([b"a"], leader_epoch=4)
+        for append in (
+            lambda: log.append_many([b"b"], leader_epoch=3),
+            lambda: log.append_at(7, [b"b"], leader_epoch=3),
+            lambda: log.append_batches(build_batch([b"b"]), leader_epoch=3, origin="coordinator"),
+        ):
+            with pytest.raises(LogError, match="the leader epoch is below that of the last batch"):
+                append()
+        log.append_many([b"c"], leader_epoch=4)
+        log.append(b"d")
+        assert values(log) == [b"a", b"c", b"d"]
+        assert log.latest_epoch == 4

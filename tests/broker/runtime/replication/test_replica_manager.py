@@ -263,24 +263,6 @@ def test_a_last_batch_from_an_epoch_that_has_not_begun_is_damaged(
 
 
 @on_a_loop
-async def test_epochs_that_are_not_damaged_do_not_end_the_copying(folder: Path) -> None:
-    """Several batches have an epoch that the controller's store no longer knows."""
-    async with opened(folder) as broker:
-        manager = broker.replica_manager
-        await manager.leader_and_isr(isr(state(epoch=9)))
-        for value in (b"a", b"b"):
-            broker.partition_writer().append(T0, build_batch([value]))
-    async with opened(folder) as broker:
-        manager = broker.replica_manager
-        for version in range(2):
-            await manager.leader_and_isr(isr(state(OTHER, epoch=4, version=version)))
-            assert broker.fetchers().followed == {T0: (OTHER, 4)}
-        partition = broker.table.partition(b"t", 0)
-        assert partition is not None
-        assert partition.log.damaged_parts() == []
-
-
-@on_a_loop
 async def test_the_only_replica_keeps_a_batch_of_any_epoch(folder: Path) -> None:
     alone = {"replicas": (ME,), "in_sync": (ME,)}
     async with opened(folder) as broker:

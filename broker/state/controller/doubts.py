@@ -1,0 +1,94 @@
+"""Partitions whose logs have later leader epochs than the coordination store: it was restored from
+an older copy. What it says about leaders and in-sync replicas is then outdated too, so a doubted
+partition has neither until all of its replicas have reported where their logs end. The one that is
+furthest, by leader epoch and then by offset, has all committed records. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.controller.state import ControllerState, PartitionChange
+from kstore.broker.state.metadata.image import PartitionImage
+
+__all__ = ["LARGEST_EPOCH", "LogEnd", "doubted", "is_doubted", "most_complete"]
+
+UNKNOWN_EPOCHS = 1000
+"""A doubted partition continues this far above the known epochs: logs of brokers that are down may
+have later ones.
+"""
+LARGEST_EPOCH = 1 << 30
+"""A larger one in a log is damage."""
+
+
+class LogEnd(NamedTuple):
+    """Where a replica's log ends, as its broker answered to a role."""
+
+    role_epoch: int
+    """The leader epoch of the role."""
+    latest_epoch: int
+    log_end_offset: int
+    refused: bool
+    """Whether the broker has refused the role, because the log has later epochs."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The order of logs: of two, the one that is further has all records of the other that may
+        be committed.
+        """
+        return self.latest_epoch, self.log_end_offset
+
+
+def is_doubted(partition: PartitionImage) -> bool:
+    """Whether no replica is known to have all committed records."""
+    known = partition.isr or partition.elr or partition.last_known_elr
+    return partition.leader == NO_LEADER and not known
+
+
+def doubted(
+    state: ControllerState, topic: str, index: int, latest_epoch: int
+) -> PartitionChange | None:
+    """The change that lets nobody lead a partition after one of its logs was found to have this
+    leader epoch; None if it can't have it.
+    """
+    partition = state.partition(topic, index)
+    if partition is None or latest_epoch > LARGEST_EPOCH:
+        return None
+    new = partition._replace(
+        leader=NO_LEADER,
+        leader_epoch=max(partition.leader_epoch, latest_epoch) + UNKNOWN_EPOCHS,
+        isr=(),
+        elr=(),
+        last_known_elr=(),
+        elr_min_isr=0,
+        recovering=False,
+    )
+    return PartitionChange(topic, index, new)
+
+
+def most_complete(
+    state: ControllerState, topic: str, index: int, ends: Mapping[int, LogEnd]
+) -> PartitionChange | None:
+    """The election of a doubted partition's leader, once all of its replicas have answered its
+    current epoch: logs that end in the same epoch at the same offset are equal, and in sync.
+    """
+    partition = state.partition(topic, index)
+    if partition is None or not is_doubted(partition):
+        return None
+    alive = state.alive(topic, index)
+    known = {
+        node: end
+        for node, end in ends.items()
+        if node in alive and end.role_epoch == partition.leader_epoch and not end.refused
+    }
+    if not known.keys() >= set(partition.replicas):
+        return None
+    furthest = max(known[node].place for node in partition.replicas)
+    isr = tuple(node for node in partition.replicas if known[node].place == furthest)
+    staying = [node for node in isr if node not in state.leaving]
+    leader = (staying or isr)[0]
+    epoch = max(partition.leader_epoch, furthest[0]) + 1
+    new = partition._replace(leader=leader, isr=isr, leader_epoch=epoch)
+    return PartitionChange(topic, index, new)

@@ -1,0 +1,139 @@
+"""broker/runtime/controller/doubts.py and broker/state/controller/doubts.py: partitions whose logs
+have later leader epochs than the coordination store.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kstore.broker.state.controller.doubts import LARGEST_EPOCH
+from kstore.broker.state.controller.state import ControllerState
+from kstore.broker.state.metadata.image import PartitionImage
+from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.types import TopicPartition
+from tests.beside.waiting import reached
+from tests.reference.controller_host import Cluster, run
+
+T0 = "t", 0
+Ends = dict[int, tuple[int, int]]
+
+
+@pytest.fixture(autouse=True, params=[False], ids=[""])
+def keeps_elr(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With eligible replicas, a partition waits for these first."""
+    keeps = property(lambda _: request.param)
+    monkeypatch.setattr(ControllerState, "keeps_elr", keeps)
+
+
+async def restarted(cluster: Cluster, ends: Ends, *, away: tuple[int, ...] = ()) -> None:
+    """The cluster with a partition on three brokers, whose logs turn out to end there (latest
+    leader epoch, log end offset) after all brokers have restarted; those away have not.
+    """
+    await cluster.controller.create_topic(NewTopic("t", -1, -1, {0: (0, 1, 2)}))
+    await cluster.settle()
+    await cluster.controller.close()
+    for node in cluster.nodes.values():
+        node.stop()
+    for node_id, end in ends.items():
+        cluster.nodes[node_id].log_ends[T0] = end
+    for node in cluster.nodes.values():
+        if node.node_id not in away:
+            node.start()
+    await cluster.elect()
+    await cluster.settle()
+
+
+def now(cluster: Cluster) -> PartitionImage:
+    return cluster.controller.state.topics["t"].partitions[0]
+
+
+@pytest.mark.parametrize("keeps_elr", [False, True], ids=["no elr", "elr"], indirect=True)
+@pytest.mark.parametrize(
+    ("ends", "leader", "isr"),
+    [
+        ({0: (8, 50), 1: (8, 50), 2: (8, 50)}, 0, (0, 1, 2)),
+        ({0: (5, 50), 1: (8, 60), 2: (8, 61)}, 2, (2,)),
+        ({0: (5, 90), 1: (8, 60), 2: (8, 60)}, 1, (1, 2)),
+        ({0: (-1, 0), 1: (-1, 0), 2: (1 << 20, 1)}, 2, (2,)),
+    ],
+)
+def test_the_furthest_log_leads_above_all_epochs(
+    ends: Ends, leader: int, isr: tuple[int, ...]
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, ends)
+        await reached(lambda: now(cluster).leader >= 0 and now(cluster).leader_epoch > 1000)
+        await cluster.settle()
+        state = now(cluster)
+        assert (state.leader, state.isr, state.elr, state.recovering) == (leader, isr, (), False)
+        assert state.leader_epoch > max(latest for latest, _ in ends.values())
+        for node in cluster.nodes.values():
+            assert node.hosted[T0].leader == leader
+            assert node.hosted[T0].leader_epoch == state.leader_epoch
+
+    run(story)
+
+
+def test_the_partition_waits_for_all_of_its_replicas() -> None:
+    """Also with the next controller; the replica that is away may have more."""
+
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, {0: (8, 50), 1: (8, 50), 2: (9, 60)}, away=(2,))
+        await reached(lambda: now(cluster).leader_epoch > 1000)
+        for _ in range(2):
+            await cluster.settle()
+            state = now(cluster)
+            assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), ())
+            await cluster.controller.close()
+            await cluster.elect()
+        cluster.nodes[2].start()
+        await reached(lambda: now(cluster).leader >= 0)
+        assert (now(cluster).leader, now(cluster).isr) == (2, (2,))
+        assert now(cluster).leader_epoch == state.leader_epoch + 1
+
+    run(story)
+
+
+def test_an_answer_from_before_a_brokers_restart_does_not_count() -> None:
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, {0: (8, 50), 1: (8, 50), 2: (9, 60)}, away=(2,))
+        await reached(lambda: now(cluster).leader_epoch > 1000)
+        await cluster.settle()
+        cluster.nodes[0].stop()
+        await cluster.settle()
+        cluster.nodes[2].start()
+        await cluster.settle()
+        assert now(cluster).leader == -1
+        cluster.nodes[0].start()
+        await reached(lambda: now(cluster).leader >= 0)
+        assert now(cluster).leader == 2
+
+    run(story)
+
+
+def test_an_unclean_election_decides_earlier() -> None:
+    """A replica that comes later follows, although its log had more."""
+
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, {0: (8, 50), 1: (8, 50), 2: (900, 60)}, away=(2,))
+        await reached(lambda: now(cluster).leader_epoch > 1000)
+        await cluster.settle()
+        await cluster.controller.moves.elect_leaders(1, [TopicPartition("t", 0)])
+        await cluster.settle()
+        assert now(cluster).leader == 0
+        cluster.nodes[2].start()
+        await cluster.settle()
+        assert now(cluster).leader == 0
+        assert cluster.nodes[2].hosted[T0].leader == 0
+
+    run(story)
+
+
+def test_an_impossible_epoch_changes_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, {1: (LARGEST_EPOCH + 1, 50)})
+        await cluster.settle()
+        assert now(cluster).leader >= 0
+        assert now(cluster).leader_epoch < 1000
+
+    run(story)
