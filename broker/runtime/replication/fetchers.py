@@ -187,6 +187,13 @@ class Fetchers:
             )
         self._try_again(fetcher, followed, f"append error {error_code}")
 
+    def sent_later_epoch(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
+        """The next batch is of a later leader epoch than this broker follows in, and is copied in
+        that one: in the older, it might not belong to the log that the broker compared.
+        """
+        why = f"its leader sends batches of leader epochs above {followed.leader_epoch}"
+        self._try_again(fetcher, followed, why)
+
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
         """The log cannot be written: the partition is unavailable here until that is fixed."""
         if followed.partition.log is not None:
@@ -204,6 +211,18 @@ class Fetchers:
         self, fetcher: ReplicaFetcher, followed: Followed, epoch: int, end_offset: int
     ) -> None:
         """The log has diverged from its leader's: truncate it."""
+
+        if epoch >= followed.leader_epoch:
+            # Nothing ends the current epoch before records that are in it.
+            if not followed.state.told:
+                followed.state.told = True
+                self._node.report(
+                    f"{followed.key} is not copied: this log has records of leader epoch {epoch} "
+                    f"after offset {end_offset}, where its leader {fetcher.leader_id} has none. "
+                    "Was the coordination store restored from an older copy? Elect another leader"
+                )
+            self._try_again(fetcher, followed, f"epoch {epoch} ends at {end_offset} there")
+            return
 
         async def repair() -> None:
             kept = followed.partition.log

@@ -19,5 +19,7 @@ cdef struct FetchedPart:
 cdef int read_part(WireReader* r, FetchedPart* part) noexcept
 cdef int read_part_tags(WireReader* r, FetchedPart* part) noexcept
 
-# How many of the bytes are complete batches; a partial one at the end is ignored.
-cdef Py_ssize_t whole_batches(const uint8_t* data, Py_ssize_t size) noexcept nogil
+# How many of the bytes are complete batches of leader epochs up to this one; a partial one at the
+# end is ignored. later: whether a batch of a later epoch follows.
+cdef Py_ssize_t whole_batches(
+    const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, bint* later) noexcept nogil

@@ -3,7 +3,8 @@
 It appends nothing and knows no connection (replica_fetcher.pyx does).
 """
 
-from kstore._fast.record.batch cimport BATCH_LENGTH_AT, BATCH_PREFIX_SIZE
+from kstore._fast.record.batch cimport (
+    BATCH_LEADER_EPOCH_AT, BATCH_LENGTH_AT, BATCH_MAGIC_AT, BATCH_PREFIX_SIZE)
 from kstore._fast.record.buffer cimport load_int32, load_int64
 from kstore._fast.protocol.wire cimport (
     WireBytes, read_bytes, read_int16, read_int32, read_int64, read_raw, read_unsigned, skip_tags)
@@ -12,14 +13,21 @@ cdef enum:
     DIVERGING_EPOCH_TAG = 0
 
 
-cdef Py_ssize_t whole_batches(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+cdef Py_ssize_t whole_batches(
+    const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, bint* later
+) noexcept nogil:
     cdef Py_ssize_t at = 0
     cdef int64_t length
+    later[0] = False
     while size - at >= BATCH_PREFIX_SIZE:
         length = load_int32(data + at + BATCH_LENGTH_AT)
         if length <= 0 or BATCH_PREFIX_SIZE + length > size - at:
             # The append refuses an invalid length.
             return size if length <= 0 else at
+        if BATCH_PREFIX_SIZE + length >= BATCH_MAGIC_AT \
+                and load_int32(data + at + BATCH_LEADER_EPOCH_AT) > leader_epoch:
+            later[0] = True
+            return at
         at += BATCH_PREFIX_SIZE + length
     return at
 

@@ -290,7 +290,13 @@ cdef class ReplicaFetcher(ReplicaSession):
         """Append the data; False if that failed."""
         cdef AppendResult result
         cdef LogCore core = followed.partition.core
-        cdef Py_ssize_t size = whole_batches(part.records, part.records_size)
+        cdef bint later
+        cdef Py_ssize_t size = whole_batches(
+            part.records, part.records_size, followed.leader_epoch, &later)
+        if size == 0 and later:                     # of an epoch that this broker does not know yet
+            self.hold(followed)
+            self.owner.sent_later_epoch(self, followed)
+            return False
         if size == 0:
             return True
         if not core.may_append_now(part.records, size, True, DIRECT_BYTES):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.replication.fetchers import Fetchers
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.env import SystemEnv
 from kstore.errors import ErrorCode
@@ -152,6 +153,70 @@ def test_several_epochs_that_left_different_records_are_cut_step_by_step(tmp_pat
         await caught_up(a, b)
         assert a.contents() == b.contents()
         assert b.partition().log.core.epochs.as_list() == [(0, 0), (1, 3), (3, 5), (5, 7)]
+
+    run_pair(story, tmp_path)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["at once", "in a thread"])
+def test_batches_of_a_later_epoch_than_the_follower_knows_are_not_copied(
+    tmp_path: Path, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KAFKA-18723: a fetch that was waiting at the leader is answered after it leads in another
+    epoch. What is below is copied.
+    """
+
+    async def story(a: Node, b: Node) -> None:
+        b.dir.appends.calm.threads_always = threads
+        later: list[int] = []
+        sent_later_epoch = Fetchers.sent_later_epoch
+
+        def note(self: Fetchers, fetcher: Any, followed: Any) -> None:
+            later.append(followed.partition.log_end_offset)
+            sent_later_epoch(self, fetcher, followed)
+
+        monkeypatch.setattr(Fetchers, "sent_later_epoch", note)
+        a.lead(0, 0, (1, 2), (1, 2))
+        b.follow(1, 0)
+        a.append(b"0")
+        await caught_up(a, b)
+        for epoch in (0, 3):
+            batch = build_batch([b"%d" % epoch], timestamp=1)
+            a.partition().log.append_batches(batch, leader_epoch=epoch)
+        a.partition().notify()
+        await reached(lambda: len(later) > 2)
+        assert set(later) == {2}
+        assert b.partition().log_end_offset == 2
+        a.lead(3, 1, (1, 2), (1, 2))
+        b.follow(1, 3)
+        await caught_up(a, b)
+        assert a.contents() == b.contents()
+        assert b.partition().log.core.epochs.as_list() == [(0, 0), (3, 2)]
+
+    run_pair(story, tmp_path)
+
+
+def test_records_of_the_current_epoch_that_the_leader_lacks_are_not_cut(tmp_path: Path) -> None:
+    """The epoch was begun twice: in the coordination store's older copy it had not begun yet."""
+
+    async def story(a: Node, b: Node) -> None:
+        for node, epochs in ((a, (0,)), (b, (0, 1, 1))):
+            for epoch in epochs:
+                batch = build_batch([b"%d" % epoch], timestamp=1)
+                node.partition().log.append_batches(batch, leader_epoch=epoch)
+        a.lead(1, 0, (1, 2), (1, 2))
+        b.follow(1, 1)
+        await reached(lambda: b.reports)
+        [said] = b.reports
+        assert said == (
+            "t-0 is not copied: this log has records of leader epoch 1 after offset 1, where its "
+            "leader 1 has none. Was the coordination store restored from an older copy? Elect "
+            "another leader"
+        )
+        assert b.partition().log_end_offset == 3
+        b.lead(2, 0, (1, 2), (1, 2))
+        a.follow(2, 2)
+        await caught_up(b, a)
+        assert a.contents() == b.contents()
 
     run_pair(story, tmp_path)
 
