@@ -5,7 +5,8 @@ which log dir has which log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+import errno
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
@@ -19,19 +20,21 @@ if TYPE_CHECKING:
     from kstore.log.settings import LogConfig
 
 __all__ = [
+    "MarkStaysError",
     "Taken",
     "Wanted",
     "all_taken",
+    "copy_serves",
     "open_each",
     "open_wanted",
     "parts",
     "pieces",
     "topic_ids",
-    "unmarked",
 ]
 
 T = TypeVar("T")
 REPEATS_AFTER_S = 1.0
+MOST_ATTEMPTS = 30
 LOGS_AT_ONCE = 16
 """Logs that one call in a log dir's thread opens or removes; other calls run in between."""
 
@@ -53,28 +56,54 @@ class Taken(NamedTuple):
     folders: list[str]
 
 
-async def unmarked(
+class MarkStaysError(LogError):
+    """Neither the old log of a partition nor the mark of its copy can be removed."""
+
+
+async def copy_serves(
     key: TopicPartition,
+    target: LogDir,
+    taking: asyncio.Future[list[str]],
     unmark: Callable[[], Awaitable[object]],
-    is_last: Callable[[], bool],
+    failed: Container[str],
     report: Callable[[str], object],
-) -> None:
-    """Repeat ``unmark`` until it succeeds; raises its error if that is the last attempt."""
-    is_told = False
+) -> list[str]:
+    """After a copy in the log dir ``target`` has replaced its partition's log, wait until that is
+    taken away, and remove the mark of the copy; returns the remaining folders. Raises LogError or
+    OSError if the old log cannot be taken away.
+
+    One of both is enough for the next start, which without that would delete the copy. If neither
+    succeeds, ``unmark`` is repeated; after many attempts the log dir fails. MarkStaysError if it
+    has failed.
+    """
+    await asyncio.wait([taking])
+    stays = taking.exception()
+    attempts = 0
     while True:
         try:
             await unmark()
-            return
+            break
         except (LogError, OSError) as problem:
-            if is_last():
-                raise
-            if not is_told:
-                is_told = True
+            attempts += 1
+            if stays is None:
                 report(
-                    f"{key} can't be written: neither its old log nor the mark of its copy can be "
-                    f"removed, so after a crash the old log would be served: {problem}"
+                    f"{key} is served from {target.path}, but the mark of its copy can't be "
+                    f"removed: {problem}; the next start removes it"
                 )
+                break
+            if target.path in failed:
+                raise MarkStaysError(f"{stays}; {problem}") from problem
+            words = "neither its old log nor the mark of its copy can be removed"
+            if attempts == 1:
+                report(
+                    f"{key} can't be written: {words}, so after a crash the old log would be "
+                    f"served: {problem}"
+                )
+            if attempts == MOST_ATTEMPTS:
+                why = f"{key} has moved here, and {words}: {problem}"
+                target.note_error(OSError(errno.EIO, why))
         await asyncio.sleep(REPEATS_AFTER_S)
+    return taking.result()
 
 
 async def all_taken(

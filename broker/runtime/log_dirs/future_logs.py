@@ -63,10 +63,13 @@ def take_origin(log_dir: LogDir, key: TopicPartition) -> list[str]:
 
 
 def unmark(log_dir: LogDir, key: TopicPartition) -> None:
-    """The copy is the partition. Durably: a copy of it may get a mark next."""
+    """The copy is the partition. Durably: a copy of it may get a mark next, and an attempt before
+    this one may have failed in between.
+    """
     mark = _mark(log_dir, key)
-    with contextlib.suppress(FileNotFoundError):  # it has none, or was deleted meanwhile
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(mark)
+    with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
         log_dir.env.fs.fsync_dir(os.path.dirname(mark))
 
 

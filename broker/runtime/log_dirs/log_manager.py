@@ -23,12 +23,12 @@ from kstore.broker.runtime.log_dirs.dir_calls import (
     Taken,
     Wanted,
     all_taken,
+    copy_serves,
     open_each,
     open_wanted,
     parts,
     pieces,
     topic_ids,
-    unmarked,
 )
 from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, take_origin, unmark
 from kstore.broker.runtime.log_dirs.homes import Homes
@@ -119,7 +119,8 @@ class LogManager:
                     )
         if len(self._dirs) > 1:
             for key, log_dir in self._homes.items():
-                unmark(log_dir, key)  # if the old log is gone, the copy has everything
+                if is_future(log_dir, key):
+                    unmark(log_dir, key)  # the old log is gone, so the copy has everything
 
     def _serve_appends(self, log_dir: LogDir) -> None:
         """Let the log dir's threads do appends that may wait for the disk."""
@@ -429,20 +430,13 @@ class LogManager:
         # Its first call is the next one in the log dir's thread.
         what = f"moving {key} away"
         taking = self.in_thread(source, what, partial(take_origin, source, key))
-        ended = self._loop.create_task(self._unmark(key, target, what, taking))
+        call = partial(self.in_thread, target, what, partial(unmark, target, key))
+        ended = self._loop.create_task(
+            copy_serves(key, target, taking, call, self.failed, self.report)
+        )
         self._moving[key] = source, ended
         ended.add_done_callback(lambda _: self._moving.pop(key))
         return all_taken([(source, ended)])
-
-    async def _unmark(
-        self, key: TopicPartition, target: LogDir, what: str, taking: asyncio.Future[list[str]]
-    ) -> list[str]:
-        await asyncio.wait([taking])
-        # After an error, too: with the mark, the next start would delete the log that is served.
-        call = partial(self.in_thread, target, what, partial(unmark, target, key))
-        is_last = lambda: not taking.exception() or target.path in self.failed  # noqa: E731
-        await unmarked(key, call, is_last, self.report)
-        return taking.result()
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of a log: the topic's own, then the broker's defaults."""

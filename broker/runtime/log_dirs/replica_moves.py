@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kstore.broker.runtime.log_dirs.dir_calls import MarkStaysError
 from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
@@ -196,15 +197,28 @@ class ReplicaMoves:
         move.target.appends.hold(future.core)
         partition.replace_log(future)
         taken = self._log_manager.moved(move.partition, move.target)
-        task = self._node.loop.create_task(self._take_place(move, taken))
+        task = self._node.loop.create_task(self._take_place(move, partition, taken))
         self._taking_place[move.partition] = move, task
         return True
 
-    async def _take_place(self, move: ReplicaMove, taken: Awaitable[list[Taken]]) -> None:
-        """Wait for the new names of the folders; the files of the old log are removed later."""
+    async def _take_place(
+        self, move: ReplicaMove, partition: Partition, taken: Awaitable[list[Taken]]
+    ) -> None:
+        """Wait for the new names of the folders; the files of the old log are removed later. If the
+        next start would serve the old log, the log dir has failed: the appends that wait are
+        refused once the partition has no log any more.
+        """
         assert move.future is not None, move.partition
         try:
             self._log_manager.removals.begin(await taken)
+        except MarkStaysError as problem:
+            self._node.report(
+                f"the copy of {move.partition} in {move.target.path} is not served: neither the "
+                f"old log in {move.origin.path} nor the mark of the copy can be removed: "
+                f"{problem}; the next start serves the old log, which has all records"
+            )
+            while partition.log is move.future:
+                await asyncio.sleep(QUEUED_PAUSE_S)
         except (errors.LogError, OSError) as problem:
             path = move.origin.path
             self._node.report(
