@@ -36,7 +36,7 @@ LazyGroup.modules = {
     ),
     "doctor": CommandModule(
         "kstore.cli.doctor.command",
-        "Find problems of a machine, its settings or a cluster.",
+        "Find problems with a machine, its settings or a cluster.",
         "doctor",
     ),
     "elect": CommandModule("kstore.cli.admin.elect", "Elect the leaders of partitions.", "elect"),
@@ -44,10 +44,14 @@ LazyGroup.modules = {
         "kstore.cli.admin.feature", "Describe and update the cluster's features."
     ),
     "group": CommandModule(
-        "kstore.cli.admin.group", "Show groups, their members and committed offsets."
+        "kstore.cli.admin.group", "Manage groups, their members and committed offsets."
     ),
-    "log": CommandModule("kstore.cli.records.log", "Read segment files without a broker."),
-    "logdirs": CommandModule("kstore.cli.admin.logdirs", "Show log dirs with their replicas."),
+    "log": CommandModule(
+        "kstore.cli.records.log", "Show, check and repair segment files without a broker."
+    ),
+    "logdirs": CommandModule(
+        "kstore.cli.admin.logdirs", "Show log dirs, and move replicas between them."
+    ),
     "pipeline": CommandModule(
         "kstore.cli.pipeline.jobs",
         "Run jobs that copy, archive and check files and topics.",
@@ -55,7 +59,7 @@ LazyGroup.modules = {
     "produce": CommandModule(
         "kstore.cli.records.produce", "Send each line of stdin as a record.", "produce"
     ),
-    "profile": CommandModule("kstore.cli.profile", "Show named client settings, for --profile."),
+    "profile": CommandModule("kstore.cli.profile", "Show named client settings (for --profile)."),
     "quota": CommandModule("kstore.cli.admin.quota", "List, set and remove client quotas."),
     "reassign": CommandModule("kstore.cli.admin.reassign", "Move partitions to other brokers."),
     "replicate": CommandModule(
@@ -85,7 +89,7 @@ LazyGroup.modules = {
     "txn": CommandModule("kstore.cli.admin.txn", "List, describe and abort transactions."),
     "verify": CommandModule(
         "kstore.cli.admin.verify",
-        "Check that the logs still have what groups have processed.",
+        "Check that the logs still have the records that groups processed.",
         "verify",
     ),
     "verify-order": CommandModule(

@@ -22,9 +22,11 @@ Bootstrap = Annotated[
         "--bootstrap-server", "-b", envvar="KSTORE_BOOTSTRAP_SERVER", help="host:port of a broker."
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Let the broker only check the request.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the broker only check the request.")]
 Header = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="For each record; may be repeated."),
+    typer.Option(
+        "--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be repeated."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line.")]

@@ -50,7 +50,7 @@ def serve(
     ] = False,
 ) -> None:
     """Start a broker and run it until Ctrl-C or SIGTERM. Without a file it listens on
-    localhost:9092 and keeps its data in your data folder.
+    localhost:9092 and keeps its data in ~/.local/share/kstore/data.
     """
     overrides = key_values(override, "num.partitions=4")
     raise typer.Exit(run(ServeArguments(path, overrides, config_print, json)))

@@ -213,7 +213,10 @@ def add(
     ],
     operation: Annotated[
         list[str] | None,
-        typer.Option("--operation", help="read, write, create... or all; may be repeated."),
+        typer.Option(
+            "--operation",
+            help="read, write, create, describe, alter and so on, or all; may be repeated.",
+        ),
     ] = None,
     producer: Annotated[
         bool, typer.Option("--producer", help="Everything that a producer needs, on --topic.")
@@ -234,7 +237,7 @@ def add(
     host: Annotated[str, typer.Option(help="An address, or a network (10.0.0.0/8).")] = "*",
     deny: Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")] = False,
 ) -> None:
-    """Allow (or deny) a principal to do something."""
+    """Allow operations to a principal, or deny them with --deny."""
     from kstore.clients.admin import Acl, AclPatternType, AclPermission
 
     if producer or consumer:

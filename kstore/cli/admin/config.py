@@ -113,8 +113,12 @@ def set_configs(
             help="The configs to set.",
         ),
     ],
-    append: Annotated[bool, typer.Option("--append", help="Add to lists.")] = False,
-    subtract: Annotated[bool, typer.Option("--subtract", help="Remove from lists.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add the values to configs that are lists.")
+    ] = False,
+    subtract: Annotated[
+        bool, typer.Option("--subtract", help="Remove the values from configs that are lists.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Set configs; other configs do not change."""

@@ -26,7 +26,9 @@ def elect(
     partitions: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC:PARTITION", autocompletion=completion.topic_partitions, help="Which."
+            metavar="TOPIC:PARTITION",
+            autocompletion=completion.topic_partitions,
+            help="The partitions.",
         ),
     ] = None,
     everywhere: Annotated[
@@ -37,7 +39,7 @@ def elect(
         bool,
         typer.Option(
             "--unclean",
-            help="If no replica is in sync, elect any other; records may be lost.",
+            help="If no replica is in sync, elect any live replica. Records can be lost.",
         ),
     ] = False,
 ) -> None:

@@ -43,14 +43,15 @@ def update(
     admin: AdminClient,
     out: Output,
     levels: Annotated[
-        list[str], typer.Argument(metavar="FEATURE=VERSION", help="The new version.")
+        list[str],
+        typer.Argument(metavar="FEATURE=VERSION", help="The features and their new versions."),
     ],
     downgrade: Annotated[
         bool,
         typer.Option("--downgrade", help="Allow a lower version than the current one."),
     ] = False,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Like --downgrade, but even if metadata is lost.")
+        bool, typer.Option("--unsafe", help="Like --downgrade, even if metadata is lost.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:

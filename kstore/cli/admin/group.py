@@ -43,14 +43,15 @@ def list_groups(
     admin: AdminClient,
     out: Output,
     state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state, such as Stable; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Show only groups in this state, such as Stable; may be repeated."),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
             "--type",
             autocompletion=completion.words("classic", "consumer", "share", "streams"),
-            help="Only of this type: classic, consumer, share or streams.",
+            help="Show only groups of this type: classic, consumer, share or streams.",
         ),
     ] = None,
 ) -> None:
@@ -210,12 +211,12 @@ def delete_offsets(
             "--topic",
             metavar="TOPIC[:PARTITIONS]",
             autocompletion=completion.topics,
-            help="May be repeated.",
+            help="Delete the offsets of this topic, or of some partitions of it; may be repeated.",
         ),
     ],
 ) -> None:
-    """Delete a group's committed offsets in topics that it no longer reads; in a share group,
-    by topic, if it has no members.
+    """Delete a group's committed offsets in topics that it no longer reads. A share group must have
+    no members, and its offsets are deleted by whole topics.
     """
     parsed = list(map(parse_partitions, topic))
     if share_group.is_share(admin, group):

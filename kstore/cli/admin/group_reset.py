@@ -36,7 +36,8 @@ MaybeGroup = Annotated[
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", metavar="TOPIC[:PARTITIONS]", help="May be repeated.",
+        "--topic", metavar="TOPIC[:PARTITIONS]",
+        help="Reset the offsets of this topic, or of some of its partitions; may be repeated.",
         autocompletion=completion.topics,
     ),
 ]  # fmt: skip
@@ -53,28 +54,44 @@ def reset_offsets(
     group: MaybeGroup,
     topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All partitions with committed offsets.")
+        bool, typer.Option("--all-topics", help="Reset all committed offsets.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Reset to the log start offset.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end.")] = False,
     to_current: Annotated[
         bool,
-        typer.Option("--to-current", help="To the committed offset (or the end if there is none)."),
+        typer.Option(
+            "--to-current", help="Keep the committed offset; without one, reset to the end."
+        ),
     ] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="Reset to this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option(help="By this many from the committed offset; -N goes back.")
+        int | None,
+        typer.Option(
+            help="Move the committed offset forward by this many offsets, or back with -N."
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To this long ago: 90s, 2h, P1DT2H.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Reset to the records from this long ago: 90s, 2h, P1DT2H."
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option(metavar="MOMENT", help="ISO 8601 (UTC without a time zone), or ms."),
+        typer.Option(
+            metavar="MOMENT",
+            help="Reset to the records from this time on: ISO 8601 (UTC if it has no zone), or "
+            "ms since 1970.",
+        ),
     ] = None,
     execute: Annotated[
         bool,
-        typer.Option("--execute/--dry-run", help="Do it; by default the result is only shown."),
+        typer.Option(
+            "--execute/--dry-run", help="Reset the offsets. By default they are only shown."
+        ),
     ] = False,
 ) -> None:
     """Reset a group's committed offsets, or a share group's start offsets; the group must have no

@@ -21,13 +21,20 @@ app = typer.Typer(help="List, set and remove client quotas.", no_args_is_help=Tr
 
 DEFAULT = "<default>"
 User = Annotated[
-    str | None, typer.Option("--user", help=f"A user; '{DEFAULT}': all without a quota.")
+    str | None,
+    typer.Option("--user", help=f"A user; '{DEFAULT}': users without a quota of their own."),
 ]
 ClientId = Annotated[
-    str | None, typer.Option("--client-id", help=f"A client id; '{DEFAULT}': all without a quota.")
+    str | None,
+    typer.Option(
+        "--client-id", help=f"A client id; '{DEFAULT}': client ids without a quota of their own."
+    ),
 ]
 Address = Annotated[
-    str | None, typer.Option("--ip", help=f"An address; '{DEFAULT}': all without a quota.")
+    str | None,
+    typer.Option(
+        "--ip", help=f"An IP address; '{DEFAULT}': addresses without a quota of their own."
+    ),
 ]
 
 
@@ -59,7 +66,7 @@ def list_quotas(
     client_id: ClientId = None,
     ip: Address = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Show only quotas of exactly these parts.")
+        bool, typer.Option("--strict", help="Show only quotas that have exactly these parts.")
     ] = False,
 ) -> None:
     """List quotas, all or those that match; '*' matches any name."""

@@ -47,7 +47,7 @@ Assignment = Annotated[
     typer.Option(
         "--replicas",
         metavar="IDS",
-        help="Broker ids of a (new) partition, such as 1,2; may be repeated.",
+        help="The broker ids of one new partition, such as 1,2; repeat it for each partition.",
     ),
 ]
 
@@ -64,7 +64,9 @@ def create(
     topic: Topic,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", help="Number of partitions; -1: the broker's default."),
+        typer.Option(
+            "--partitions", "-p", help="The number of partitions; -1: the broker's default."
+        ),
     ] = -1,
     replication_factor: Annotated[
         int,
@@ -246,8 +248,8 @@ def alter(
         bool,
         typer.Option(
             "--shrink",
-            help="Let --partitions be fewer than now: the last ones take no more records, and are"
-            " deleted once retention has emptied them. Example: kstore topic alter orders"
+            help="Allow fewer --partitions than now: the last ones accept no more records, and are"
+            " deleted when retention has emptied them. Example: kstore topic alter orders"
             " --partitions 2 --shrink",
         ),
     ] = False,
@@ -263,7 +265,7 @@ def alter(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Give a topic more partitions, or fewer with --shrink, or change its configs."""
+    """Add partitions to a topic, remove some with --shrink, or change its configs."""
     from kstore.errors import InvalidPartitionsError
 
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])
@@ -297,14 +299,14 @@ def offsets(
     topics: Annotated[
         list[str],
         typer.Argument(
-            metavar="TOPIC", help="The topics to look at.", autocompletion=completion.topics
+            metavar="TOPIC", help="The topics to show.", autocompletion=completion.topics
         ),
     ],
     at: Annotated[
         str,
         typer.Option(
             help="earliest, latest, max-timestamp, another name of Kafka's, or a moment: ISO 8601 "
-            "(UTC where it names no zone) or ms since 1970."
+            "(UTC if it has no zone) or ms since 1970."
         ),
     ] = "latest",
     isolation: Annotated[

@@ -30,20 +30,21 @@ def list_transactions(
     admin: AdminClient,
     out: Output,
     state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state, such as Ongoing; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Show only ids in this state, such as Ongoing; may be repeated."),
     ] = None,
     longer_than: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only transactions that have been open for longer than this: 90s, 5m, 2h.",
+            help="Show only transactions that have been open for longer than this: 90s, 5m, 2h.",
         ),
     ] = None,
     match: Annotated[
         str | None,
         typer.Option(
             metavar="REGEX",
-            help="Only transactional ids that match this pattern.",
+            help="Show only transactional ids that match this regular expression.",
         ),
     ] = None,
 ) -> None:
@@ -62,7 +63,9 @@ def list_transactions(
 def describe(
     admin: AdminClient,
     out: Output,
-    ids: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID", help="Which.")],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="TRANSACTIONAL_ID", help="The transactional ids.")
+    ],
 ) -> None:
     """Show a transactional id's state, producer, age and partitions."""
     found = admin.describe_transactions(ids, raise_errors=False)

@@ -26,7 +26,7 @@ def verify(
     group: Annotated[
         list[str],
         typer.Option(
-            "--group", "-g", autocompletion=completion.groups, help="A group's id; repeatable."
+            "--group", "-g", autocompletion=completion.groups, help="A group's id; may be repeated."
         ),
     ],
 ) -> None:

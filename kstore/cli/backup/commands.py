@@ -72,7 +72,7 @@ def create(
     profile: ProfileName = None,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Make a backup while brokers write. Only data that earlier backups do not have is copied.
+    """Create a backup while brokers run. Only data that is not in earlier backups is copied.
 
     --folder and --config only read files; --bootstrap-server asks a running cluster where its files
     are. All files must be on this machine.
@@ -162,8 +162,8 @@ def restore(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Restore a backup to a new folder, and check every batch on the way. Start it with `kstore
-    cluster start --dir`, or with log.dirs set to it.
+    """Restore a backup to a new folder, and verify every batch. Then start the brokers with `kstore
+    cluster start --dir`, or with log.dirs set to this folder.
     """
     from kstore.backup.restore import restore as put_back
 
@@ -214,10 +214,10 @@ def _start(manifest: Manifest, folder: Path) -> str:
 @guarded
 def delete(
     destination: Destination,
-    backup: Annotated[str, typer.Option("--backup", help="The backup.")],
+    backup: Annotated[str, typer.Option("--backup", help="The backup's name.")],
     json: Json = False,
 ) -> None:
-    """Delete a backup, and what no other backup needs."""
+    """Delete a backup, and the data that no other backup needs."""
     folder = _folder(destination)
     folder.names()
     with folder.writing():

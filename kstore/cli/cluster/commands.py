@@ -198,7 +198,7 @@ def status(directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
 def stop(
     directory: Folder = DEFAULT_FOLDER, timeout: Timeout = STOP_TIMEOUT_S, json: Json = False
 ) -> None:
-    """Stop all brokers cleanly; their data stays."""
+    """Shut down all brokers cleanly. Their data is kept."""
     folder = ClusterFolder(directory)
     found = {broker: broker.end(signal.SIGTERM) for broker in folder.existing()}
     pids = {broker.node_id: pid for broker, pid in found.items() if pid is not None}
@@ -218,7 +218,7 @@ def stop(
 @app.command(epilog="Example: kstore cluster kill 2 --dir ./cluster")
 @guarded
 def kill(broker: BrokerId, directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
-    """Kill one broker as a crash would (kill -9); `kstore cluster start` starts it again."""
+    """Kill one broker with kill -9, like a crash. `kstore cluster start` starts it again."""
     found = ClusterFolder(directory).broker(broker)
     pid = found.end(signal.SIGKILL)
     if pid is None:

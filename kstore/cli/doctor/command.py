@@ -44,7 +44,8 @@ ConfigFile = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Check this machine for a broker with these settings; the broker need not run.",
+        help="Check this machine for a broker with these settings. The broker does not "
+        "have to run.",
     ),
 ]
 ClientConfig = Annotated[
@@ -84,14 +85,19 @@ def doctor(
     profile: ProfileName = None,
     only: Only = None,
     max_lag: Annotated[
-        int, typer.Option(min=0, help="Report a group that has more records than this to read.")
+        int, typer.Option(min=0, help="Report groups whose lag is larger than this many records.")
     ] = _DEFAULT.lag_records,
     min_free: Annotated[
         float,
-        typer.Option(min=0, max=100, help="Report log dirs with less free space, in percent."),
+        typer.Option(
+            min=0, max=100, help="Report log dirs with less free space than this percentage."
+        ),
     ] = _DEFAULT.free_percent,
     max_transaction: Annotated[
-        str, typer.Option(metavar="TIME", help="Report transactions that are open for longer.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Report transactions that are open for longer than this."
+        ),
     ] = "5m",
     strict: Annotated[
         bool,
@@ -100,15 +106,15 @@ def doctor(
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show checks that found nothing too.")
+        bool, typer.Option("--verbose", "-v", help="Show the checks that found nothing, too.")
     ] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Find problems of a broker's machine and settings (--config), or of a running cluster and the
-    connection to it. Each finding has its evidence, its meaning and a fix.
+    """Find problems with a broker's machine and settings (--config), or with a running cluster and
+    the connection to it. Each finding has its evidence, its meaning and a fix.
 
-    It changes nothing. Exit code 0: no errors; there can be warnings. 1: errors. 2: incorrect
+    This changes nothing. Exit code 0: no errors, but there can be warnings. 1: errors. 2: incorrect
     usage.
     """
     if show_list:

@@ -54,7 +54,7 @@ def archive(
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
-    """Archive topics as Parquet by topic and time, with offsets and epochs; the next run continues.
+    """Archive topics as Parquet by topic and time, with offsets and epochs. The next run continues.
 
     You can kill it at any time. Files of an unfinished run are ignored and can be deleted.
     """
@@ -109,7 +109,10 @@ def restore(
     path: ArchiveFolder,
     regex: Regex = False,
     rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Restore under another name.")
+        list[str] | None,
+        typer.Option(
+            metavar="OLD=NEW", help="Restore a topic under another name; may be repeated."
+        ),
     ] = None,
     compression: Annotated[
         str, typer.Option(help="The compression of batches: none, gzip, snappy, lz4, zstd.")

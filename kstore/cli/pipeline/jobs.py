@@ -62,7 +62,7 @@ ReportFolder = Annotated[
     typer.Option(
         "--report",
         metavar="FOLDER",
-        help="Write tables as Parquet to this folder, and report.html.",
+        help="Write Parquet tables and report.html to this folder.",
     ),
 ]
 FromServers = Annotated[
@@ -77,7 +77,7 @@ ToServers = Annotated[
     str | None, typer.Option("--to", metavar="HOST:PORT,...", help="Brokers of the target cluster.")
 ]
 ArchivePath = Annotated[
-    str | None, typer.Option("--archive", metavar="FOLDER", help="An archive, by path or URL.")
+    str | None, typer.Option("--archive", metavar="FOLDER", help="The path or URL of an archive.")
 ]
 
 
@@ -148,7 +148,7 @@ def replicate(
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
-    """Copy many topics from any Kafka to kstore with equal offsets, shared out among executors.
+    """Copy many topics from any Kafka to kstore with equal offsets, spread over Spark's executors.
 
     A round copies the records that exist when it begins. It keeps no state: you can kill it and
     start it again. `kstore replicate` does the same in one process without Spark, and follows the
@@ -258,10 +258,11 @@ def verify(
     tasks: Tasks = 0,
     json: Json = False,
 ) -> None:
-    """Check that two clusters, or a cluster and an archive, hold the same records.
+    """Check that two clusters, or a cluster and an archive, have the same records.
 
-    Gaps, doubles, changed records, checksums, epochs, order per key. Exit code 0: they do; 1: they
-    do not. `kstore verify-order` checks the order of one topic without Spark, while it is written.
+    This finds gaps, duplicates, changed records, wrong checksums and epochs, and keys whose records
+    are out of order. Exit code 0: no differences; 1: differences. `kstore verify-order` checks the
+    order of one topic without Spark, while it is written.
     """
     from kstore.pipeline.jobs.session import require_arrow
 

@@ -18,9 +18,11 @@ OnLoss = Annotated[
     str,
     typer.Option(help="fail or skip, if the cluster has deleted records that were not copied yet."),
 ]
-ArchiveFolder = Annotated[str, typer.Option("--archive", metavar="FOLDER", help="By path or URL.")]
+ArchiveFolder = Annotated[
+    str, typer.Option("--archive", metavar="FOLDER", help="The archive's path or URL.")
+]
 Follow = Annotated[
-    bool, typer.Option("--follow", help="Begin another round when one is done, until Ctrl-C.")
+    bool, typer.Option("--follow", help="Start another round when one is done, until Ctrl-C.")
 ]
 
 

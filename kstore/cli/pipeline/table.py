@@ -77,7 +77,7 @@ Message = Annotated[
 BadRecords = Annotated[
     str,
     typer.Option(
-        help="fail, or keep: values that do not match their schema stay as bytes in the column "
+        help="fail, or keep: values that do not match their schema are kept as bytes in the column "
         "undecoded."
     ),
 ]
@@ -107,7 +107,7 @@ def table(
         float, typer.Option(min=0.0, help="With --follow: seconds between commits.")
     ] = 60.0,
     max_offsets: Annotated[
-        int, typer.Option(min=0, help="The maximum of one commit; 0: all available records.")
+        int, typer.Option(min=0, help="The most offsets in one commit; 0: all available records.")
     ] = 0,
     resync: Resync = False,
     columns: Columns = None,

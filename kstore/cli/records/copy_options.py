@@ -24,14 +24,15 @@ __all__ = [
 Topics = Annotated[list[str], typer.Argument(help="Names of topics; with --regex, patterns.")]
 Regex = Annotated[bool, typer.Option("--regex", help="TOPICS are regular expressions.")]
 Isolation = Annotated[
-    str, typer.Option(help="read_committed, or read_uncommitted: aborted records too.")
+    str, typer.Option(help="read_committed, or read_uncommitted to include aborted records.")
 ]
 Groups = Annotated[
-    str, typer.Option(help="Regular expression of the groups whose offsets are copied.")
+    str, typer.Option(help="A regular expression: copy the offsets of the groups that match.")
 ]
 NoGroups = Annotated[bool, typer.Option("--no-groups", help="Do not copy committed offsets.")]
 Rate = Annotated[
-    str | None, typer.Option(metavar="RATE", help="The limit per second, such as 10MB.")
+    str | None,
+    typer.Option(metavar="RATE", help="Copy at most this much per second, such as 10MB."),
 ]
 Replicas = Annotated[
     int,
@@ -42,15 +43,27 @@ Replicas = Annotated[
 NoConfigs = Annotated[bool, typer.Option("--no-configs", help="Do not copy topic configs.")]
 SourceProperty = Annotated[
     list[str] | None,
-    typer.Option("--source-property", "-S", metavar="KEY=VALUE", help="A client setting."),
+    typer.Option(
+        "--source-property",
+        "-S",
+        metavar="KEY=VALUE",
+        help="A client setting for the source; may be repeated.",
+    ),
 ]
 TargetProperty = Annotated[
     list[str] | None,
-    typer.Option("--target-property", "-T", metavar="KEY=VALUE", help="A client setting."),
+    typer.Option(
+        "--target-property",
+        "-T",
+        metavar="KEY=VALUE",
+        help="A client setting for the target; may be repeated.",
+    ),
 ]
 FromProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the source: see `kstore profile`.")
+    str | None,
+    typer.Option(metavar="NAME", help="Client settings for the source: see `kstore profile`."),
 ]
 ToProfile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Settings of the target: see `kstore profile`.")
+    str | None,
+    typer.Option(metavar="NAME", help="Client settings for the target: see `kstore profile`."),
 ]

@@ -30,13 +30,15 @@ Files = Annotated[
 @guarded
 def dump(
     path: Files,
-    records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Show every record too.")
+    ] = False,
     start_offset: Annotated[int, typer.Option(help="The first offset to show.")] = 0,
     end_offset: Annotated[int | None, typer.Option(help="Show offsets below this one.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only records with this key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Show only records with this key.")] = None,
     json: Json = False,
 ) -> None:
-    """Show the batches, and with --records the records, that segment files hold."""
+    """Show the batches in segment files, and with --records their records."""
     from kstore.log.offline.dump import as_dict
     from kstore.log.offline.dump import dump as walk
 
@@ -115,9 +117,9 @@ def verify(
 ) -> None:
     """Check every batch: checksum, framing, offsets, epochs. Exit code 1 if there is damage.
 
-    --repair restores header fields if the neighbouring batches determine them, and removes
-    everything else that is damaged. Stop the broker first. Its exit code is 0 if all is good
-    afterwards. With --dry-run it is 1 if there is something to repair.
+    --repair restores header fields whose values follow from the neighbouring batches, and removes
+    all other damage. Stop the broker first. The exit code is then 1 if damage is left. With
+    --dry-run it is 1 if there is something to repair.
     """
     if repair:
         _repair(path, dry_run=dry_run, json=json)

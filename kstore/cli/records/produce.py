@@ -55,11 +55,14 @@ def produce(
     key_separator: Annotated[
         str | None,
         typer.Option(
-            "--key-separator", "-K", help="Text between key and value; without it, no key."
+            "--key-separator",
+            "-K",
+            help="The text between key and value. Without it, records have no key.",
         ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="By default chosen by key.")
+        int | None,
+        typer.Option("--partition", "-p", help="The partition; by default the key determines it."),
     ] = None,
     header: Header = None,
     timestamp: Annotated[

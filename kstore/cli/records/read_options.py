@@ -23,7 +23,9 @@ __all__ = [
 
 SomeTopic = Annotated[
     str | None,
-    typer.Argument(help="The topic; or give --topic-regex.", autocompletion=completion.topics),
+    typer.Argument(
+        help="The topic. Use --topic-regex for several.", autocompletion=completion.topics
+    ),
 ]
 TopicRegex = Annotated[
     str | None,
@@ -55,7 +57,7 @@ FromTimestamp = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Start at the first record from this moment on: ISO 8601 (UTC if it has no "
+        help="Start at the first record at or after this time: ISO 8601 (UTC if it has no "
         "zone), or milliseconds since 1970. Instead of --offset.",
     ),
 ]

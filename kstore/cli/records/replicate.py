@@ -61,20 +61,20 @@ _Source = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="host:port of the source cluster; any Kafka.",
+        help="host:port of the source cluster, which can be any Kafka.",
     ),
 ]
 _Target = Annotated[
     str | None,
     typer.Option(
         "--to",
-        help="host:port of the target cluster; kstore; localhost:9092 by default.",
+        help="host:port of the target cluster, which must be kstore; by default localhost:9092.",
     ),
 ]
 _UntilCaughtUp = Annotated[
     bool,
     typer.Option(
-        "--until-caught-up", help="Stop when everything that existed at the start is copied."
+        "--until-caught-up", help="Stop when the records that existed at the start are copied."
     ),
 ]
 _Exact = Annotated[
@@ -103,7 +103,9 @@ _OnLoss = Annotated[
 _Excluded = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Do not copy this topic config.")
 ]
-_Interval = Annotated[int, typer.Option(help="How often to check topics, configs and groups.")]
+_Interval = Annotated[
+    int, typer.Option(help="How often to check topics, configs and groups, in milliseconds.")
+]
 
 
 def replicate(

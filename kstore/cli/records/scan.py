@@ -117,10 +117,10 @@ def scan(
     properties: Properties = None,
     profile: ProfileName = None,
 ) -> None:
-    """Write the records that exist now: to stdout, or to a file.
+    """Write the records that exist now to stdout or to a file.
 
     In JSON, a key or value that is not UTF-8 is in key_base64 or value_base64. In CSV, a null is
-    empty. Parquet has Arrow's types, as kstore.scan in Python.
+    empty. Parquet has the types of kstore.scan in Python.
     """
     import kstore
 

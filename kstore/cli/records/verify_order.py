@@ -52,11 +52,15 @@ _Generate = Annotated[
     int | None, typer.Option(min=1, help="Write this many records, and check them.")
 ]
 _Keys = Annotated[int, typer.Option(min=1, help="How many keys to generate.")]
-_Rate = Annotated[float | None, typer.Option(help="The most records to generate per second.")]
+_Rate = Annotated[float | None, typer.Option(help="Generate at most this many records per second.")]
 _Partitioner = Annotated[
-    str, typer.Option(help="Of the generated records: ordered keeps order while a topic grows.")
+    str,
+    typer.Option(
+        help="The partitioner for generated records; ordered keeps their order while a "
+        "topic gets partitions."
+    ),
 ]
-_Idle = Annotated[int, typer.Option(help="Stop after this time without a record.")]
+_Idle = Annotated[int, typer.Option(help="Stop after this many milliseconds without a record.")]
 _Duplicates = Annotated[
     bool, typer.Option("--allow-duplicates", help="Do not fail because of duplicates.")
 ]
@@ -90,9 +94,9 @@ def verify_order(
     profile: ProfileName = None,
     json: Json = False,
 ) -> None:
-    """Check that records of one key come in the order of their numbers, none twice or missing.
+    """Check that the records of each key have ascending numbers, without duplicates and gaps.
 
-    Exit code 0: they do; 1: they do not; 2: nothing could be checked.
+    Exit code 0: all are in order; 1: some are not; 2: nothing could be checked.
     """
     try:
         reads = field_reader(key), field_reader(number)
