@@ -137,7 +137,8 @@ def _named_servers(servers: str) -> str:
     found = _running(servers)
     if found is None:
         raise ClusterError(
-            f"no broker of {servers} runs: `kstore cluster start --dir {servers}` starts them"
+            f"no broker of {servers} is running: start them with `kstore cluster start "
+            f"--dir {servers}`"
         )
     return found
 
@@ -170,7 +171,9 @@ def _looked_up(name: str, value: Any) -> Any:
     kind, where = found.groups()
     if kind == "env":
         if where not in os.environ:
-            raise ConfigError(f"{name} is {value}, but {where} is not in the environment", key=name)
+            raise ConfigError(
+                f"{name} is {value}, but {where} is not set in the environment", key=name
+            )
         return os.environ[where]
     try:
         return Path(where).expanduser().read_text(encoding="utf-8").strip()

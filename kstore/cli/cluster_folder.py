@@ -204,7 +204,7 @@ def _await_ready(
     except BrokerEndedError as error:
         broker = begun[error.process]
         why = broker.last_words().removeprefix("kstore: ")
-        raise ClusterError(f"broker {broker.node_id} can't start: {why}") from None
+        raise ClusterError(f"broker {broker.node_id} cannot start: {why}") from None
     except BrokerLateError as error:
         found = [begun[process] for process in error.processes]
         late = ", ".join(str(broker.node_id) for broker in found)

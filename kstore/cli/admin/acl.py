@@ -78,7 +78,7 @@ def _resource(
     found = [(kind, name) for kind, name in named.items() if name is not None]
     if len(found) > 1:
         raise typer.BadParameter(
-            "give one of --topic, --group, --cluster, --transactional-id, --user"
+            "use one of --topic, --group, --cluster, --transactional-id and --user"
         )
     return found[0] if found else None
 
@@ -173,10 +173,10 @@ def _rights(
 
     if resource is None:
         raise typer.BadParameter(
-            "give one of --topic, --group, --cluster, --transactional-id, --user"
+            "use one of --topic, --group, --cluster, --transactional-id and --user"
         )
     if not operations:
-        raise typer.BadParameter("give one of --operation, --producer or --consumer")
+        raise typer.BadParameter("use one of --operation, --producer and --consumer")
     return [(resource, [_word(AclOperation, each, "operation") for each in operations])]
 
 
@@ -189,13 +189,13 @@ def _rights_of_client(
     describe = AclOperation.DESCRIBE
     if consumer:
         if topic is None or group is None or transactional_id is not None:
-            raise typer.BadParameter("--consumer needs --topic and --group, and nothing else")
+            raise typer.BadParameter("--consumer needs --topic and --group, and no other resource")
         return [
             ((AclResourceType.TOPIC, topic), [AclOperation.READ, describe]),
             ((AclResourceType.GROUP, group), [AclOperation.READ]),
         ]
     if topic is None or group is not None:
-        raise typer.BadParameter("--producer needs --topic, and takes --transactional-id")
+        raise typer.BadParameter("--producer needs --topic; --transactional-id is optional")
     writes = [AclOperation.WRITE, describe]
     found = [((AclResourceType.TOPIC, topic), [*writes, AclOperation.CREATE])]
     if transactional_id is not None:
@@ -242,7 +242,7 @@ def add(
 
     if producer or consumer:
         if operation or cluster or user or (producer and consumer):
-            raise typer.BadParameter("give either --producer or --consumer, without --operation")
+            raise typer.BadParameter("use either --producer or --consumer, without --operation")
         rights = _rights_of_client(consumer, topic, group, transactional_id)
     else:
         rights = _rights(_resource(topic, group, cluster, transactional_id, user), operation)
@@ -276,7 +276,7 @@ def remove(
     """Remove the ACLs that match."""
     resource = _resource(topic, group, cluster, transactional_id, user)
     if not (resource or principal or operation or host or permission or pattern or everything):
-        raise typer.BadParameter("say which ACLs to remove, or give --all")
+        raise typer.BadParameter("specify which ACLs to remove, or use --all")
     filters = _filters(resource, principal, operation, pattern, host, permission)
     results = admin.delete_acls(filters, raise_errors=False)
     gone = sorted({acl for acls in results.values() for acl in acls}, key=str)

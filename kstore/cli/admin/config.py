@@ -125,7 +125,7 @@ def set_configs(
     from kstore.clients.admin import ConfigChange
 
     if append and subtract:
-        raise typer.BadParameter("--append and --subtract exclude each other")
+        raise typer.BadParameter("use either --append or --subtract, not both")
     resource, of = _resource(kind, name)
     operation: Any = "append" if append else "subtract" if subtract else "set"
     changes = {

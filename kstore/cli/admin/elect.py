@@ -45,7 +45,7 @@ def elect(
 ) -> None:
     """Elect the preferred leaders of partitions."""
     if bool(partitions) == everywhere:
-        raise typer.BadParameter("give partitions, or --all")
+        raise typer.BadParameter("specify partitions, or use --all")
     results = admin.elect_leaders(
         None if everywhere else map(parse_partition, partitions or []),
         election="unclean" if unclean else "preferred",

@@ -41,6 +41,26 @@ Topics = Annotated[
         autocompletion=completion.topics,
     ),
 ]  # fmt: skip
+ToCurrent = Annotated[
+    bool,
+    typer.Option("--to-current", help="Keep the committed offset; without one, reset to the end."),
+]
+ShiftBy = Annotated[
+    int | None,
+    typer.Option(help="Move the committed offset forward by this many offsets, or back with -N."),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Reset to the records from this long ago: 90s, 2h, P1DT2H."),
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT",
+        help="Reset to the records from this time on: ISO 8601 (UTC if it has no zone), or "
+        "ms since 1970.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,33 +80,11 @@ def reset_offsets(
         bool, typer.Option("--to-earliest", help="Reset to the log start offset.")
     ] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end.")] = False,
-    to_current: Annotated[
-        bool,
-        typer.Option(
-            "--to-current", help="Keep the committed offset; without one, reset to the end."
-        ),
-    ] = False,
+    to_current: ToCurrent = False,
     to_offset: Annotated[int | None, typer.Option(min=0, help="Reset to this offset.")] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option(
-            help="Move the committed offset forward by this many offsets, or back with -N."
-        ),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Reset to the records from this long ago: 90s, 2h, P1DT2H."
-        ),
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MOMENT",
-            help="Reset to the records from this time on: ISO 8601 (UTC if it has no zone), or "
-            "ms since 1970.",
-        ),
-    ] = None,
+    shift_by: ShiftBy = None,
+    by_duration: ByDuration = None,
+    to_datetime: ToDatetime = None,
     execute: Annotated[
         bool,
         typer.Option(
@@ -103,9 +101,9 @@ def reset_offsets(
         "--by-duration": by_duration is not None, "--to-datetime": to_datetime is not None,
     }  # fmt: skip
     if sum(ways.values()) != 1:
-        raise typer.BadParameter(f"give exactly one of {', '.join(ways)}")
+        raise typer.BadParameter(f"use exactly one of {', '.join(ways)}")
     if bool(topic) == all_topics:
-        raise typer.BadParameter("give either --topic or --all-topics")
+        raise typer.BadParameter("use either --topic or --all-topics")
     moment_ms = None
     if to_datetime is not None:
         moment_ms = parse_datetime_ms(to_datetime)
@@ -204,7 +202,7 @@ def _partitions(
 ) -> list[TopicPartition]:
     if topics is None or not topics:
         if not committed:
-            raise SystemExit(fail("the group has committed no offsets: give --topic"))
+            raise SystemExit(fail("the group has no committed offsets: use --topic"))
         return sorted(committed)
     found: list[TopicPartition] = []
     for name, indexes in map(parse_partitions, topics):
@@ -261,4 +259,4 @@ def _apply(
     if errors:
         raise SystemExit(FAILED)
     if not execute and not out.json:
-        print("nothing was changed: give --execute to do it")
+        print("nothing was changed: use --execute to reset the offsets")

@@ -50,7 +50,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> QuotaEnt
 
     names = _names(user, client_id, ip)
     if not names:
-        raise typer.BadParameter("give one of --user, --client-id or --ip")
+        raise typer.BadParameter("use one of --user, --client-id and --ip")
     return quota_entity(**names)
 
 

@@ -64,7 +64,7 @@ def delete_offsets(
     for name, indexes in topics:
         if indexes is not None:
             raise typer.BadParameter(
-                f"{group} is a share group, whose offsets are deleted by topic: give {name} without"
-                " partitions"
+                f"{group} is a share group, whose offsets are deleted by whole topics: use {name}"
+                " without partitions"
             )
     return admin.delete_share_group_offsets(group, [name for name, _ in topics], raise_errors=False)

@@ -52,7 +52,7 @@ def _find(admin: AdminClient, token_id: str) -> DelegationToken:
         if token.token_id == token_id:
             return token
     raise typer.BadParameter(
-        f"you may see no token {token_id!r}: kstore token list shows your tokens"
+        f"no token {token_id!r} is visible to you: `kstore token list` shows your tokens"
     )
 
 

@@ -270,11 +270,11 @@ def alter(
 
     changes = parse_configs(config or []) | dict.fromkeys(unset or [])
     if shrink and partitions is None:
-        raise typer.BadParameter("--shrink needs the number that is left: give --partitions")
+        raise typer.BadParameter("--shrink needs the new number of partitions: use --partitions")
     if partitions is None and not changes:
-        raise typer.BadParameter("say what to change: --partitions, --config or --unset")
+        raise typer.BadParameter("nothing to change: use --partitions, --config or --unset")
     if replicas and partitions is None:
-        raise typer.BadParameter("--replicas is for new partitions: give --partitions")
+        raise typer.BadParameter("--replicas is for new partitions: use --partitions too")
     if changes:
         admin.alter_configs(topic, changes, validate_only=dry_run)
     if partitions is not None:
@@ -286,7 +286,7 @@ def alter(
         except InvalidPartitionsError as error:
             if shrink:
                 raise
-            raise SystemExit(fail(f"{error} (--shrink lets it have fewer)")) from None
+            raise SystemExit(fail(f"{error} (--shrink allows fewer partitions)")) from None
     verb = "can be" if dry_run else "was"
     data = {"topic": topic, "partitions": partitions, "configs": list(changes), "dry_run": dry_run}
     out.say(data, f"{topic} {verb} changed")
@@ -320,7 +320,7 @@ def offsets(
     from kstore.clients.admin import OFFSET_SPECS
 
     if isolation not in {"read_uncommitted", "read_committed"}:
-        raise typer.BadParameter("--isolation is read_uncommitted or read_committed")
+        raise typer.BadParameter("--isolation must be read_uncommitted or read_committed")
     spec: str | int = at if at in OFFSET_SPECS else parse_datetime_ms(at)
     found = admin.describe_topics(topics)
     partitions = [TopicPartition(t.name, row.partition) for t in found for row in t.partitions]
@@ -361,7 +361,7 @@ def delete_records(
     offsets = {}
     for text, offset in key_values(before, "orders:0=1000").items():
         if offset != "end" and not offset.isdecimal():
-            raise typer.BadParameter(f"{offset!r} is neither an offset nor end")
+            raise typer.BadParameter(f"{offset!r} is not an offset or 'end'")
         offsets[parse_partition(text)] = -1 if offset == "end" else int(offset)
     out.report(
         admin.delete_records(offsets, raise_errors=False),

@@ -182,7 +182,7 @@ def abort(
 ) -> None:
     """Abort a hanging transaction on a partition, or the one of a transactional id."""
     if (transactional_id is None) == (partition is None):
-        raise typer.BadParameter("give either TOPIC:PARTITION or --transactional-id")
+        raise typer.BadParameter("use either TOPIC:PARTITION or --transactional-id")
     if transactional_id is not None:
         results = admin.fence_producers([transactional_id], raise_errors=False)
         out.report(
@@ -191,7 +191,7 @@ def abort(
         )
         return
     if start_offset is None or partition is None:
-        raise typer.BadParameter("--start-offset is needed for a transaction of a partition")
+        raise typer.BadParameter("a transaction on a partition needs --start-offset")
     _abort_on_partition(admin, out, parse_partition(partition), start_offset)
 
 

@@ -170,9 +170,7 @@ def restore(
     folder = _folder(destination)
     manifest = folder.manifest(backup)
     if zookeeper is not None and manifest.kind != "cluster":
-        raise typer.BadParameter(
-            f"backup {manifest.name} is not of a cluster: leave out --zookeeper"
-        )
+        raise typer.BadParameter(f"backup {manifest.name} is not of a cluster: omit --zookeeper")
     with _telling(json, manifest.bytes) as tell:
         put_back(folder, manifest, to, _put_tree(zookeeper), tell, zookeeper=zookeeper)
     Output(json).say(

@@ -33,12 +33,12 @@ def source_of_folders(folders: Sequence[str]) -> Source:
     """A cluster's folder, the log dirs of a single broker, or an embedded log dir."""
     for folder in folders:
         if not os.path.isdir(folder):
-            raise BackupError(f"{folder} is not a folder: give a cluster's folder, or log dirs")
+            raise BackupError(f"{folder} is not a folder: specify a cluster's folder, or log dirs")
     paths = [os.path.abspath(folder) for folder in folders]
     cluster = ClusterFolder(paths[0]).brokers()
     if cluster:
         if len(paths) > 1:
-            raise BackupError(f"{paths[0]} is a cluster's folder: give only this folder")
+            raise BackupError(f"{paths[0]} is a cluster's folder: specify only this folder")
         return source_of_configs([str(broker.properties) for broker in cluster])
     own = [path for path in paths if os.path.isdir(os.path.join(path, STORE_FOLDER))]
     if own:
@@ -49,15 +49,15 @@ def source_of_folders(folders: Sequence[str]) -> Source:
         if os.path.exists(os.path.join(path, META)):
             raise BackupError(
                 f"{path} is a log dir of a broker in a cluster, and its topics and settings are "
-                "elsewhere: give the cluster's folder, or its brokers' settings files with --config"
+                "elsewhere: use the cluster's folder, or its brokers' settings files with --config"
             )
         if not any(parse_directory_name(name) is not None for name in os.listdir(path)):
             raise BackupError(
-                f"{path} has no cluster and no logs: give a cluster's folder (of `kstore "
+                f"{path} has no cluster and no logs: specify a cluster's folder (of `kstore "
                 "cluster`), or the log dirs of a broker"
             )
     if len(paths) > 1:
-        raise BackupError("log dirs without a broker are backed up one by one: give one")
+        raise BackupError("log dirs without a broker are backed up one by one: specify one")
     return Source("logs", (BrokerSource(0, (paths[0],)),), None)
 
 
@@ -83,7 +83,7 @@ def source_of_cluster(admin: AdminClient) -> Source:
         for path in paths:
             if not os.path.isdir(path) or not os.access(path, os.R_OK | os.X_OK):
                 raise BackupError(
-                    f"broker {node_id} has its log dir at {path}, which can't be read here: run "
+                    f"broker {node_id} has its log dir at {path}, which cannot be read here: run "
                     "this command on its machine, as its user"
                 )
         found = admin.describe_configs(str(node_id), resource="broker")

@@ -123,7 +123,9 @@ def start(
     new = [node_id for node_id in ports if node_id not in known]
     stopped = [broker for broker in known.values() if broker.pid() is None]
     if known and not new and not stopped:
-        raise ClusterError(f"all brokers of {folder.path} run already: see `kstore cluster status`")
+        raise ClusterError(
+            f"all brokers of {folder.path} are already running: see `kstore cluster status`"
+        )
     given = _overrides(override)
     if rack is None and brokers == AUTO:
         rack = machine_name()
@@ -188,7 +190,7 @@ def status(directory: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
     down = [str(row["broker"]) for row in rows if row["pid"] is None]
     if down:
         raise ClusterError(
-            f"{len(down)} of {len(rows)} brokers do not run: {', '.join(down)}; "
+            f"{len(down)} of {len(rows)} brokers are not running: {', '.join(down)}; "
             f"`kstore cluster start --dir {directory}` starts them"
         )
 
@@ -222,9 +224,9 @@ def kill(broker: BrokerId, directory: Folder = DEFAULT_FOLDER, json: Json = Fals
     found = ClusterFolder(directory).broker(broker)
     pid = found.end(signal.SIGKILL)
     if pid is None:
-        raise ClusterError(f"broker {broker} does not run")
+        raise ClusterError(f"broker {broker} is not running")
     if wait_for_end({broker: pid}, STOP_TIMEOUT_S):
-        raise ClusterError(f"broker {broker} (pid {pid}) does not exit")
+        raise ClusterError(f"broker {broker} (pid {pid}) did not exit")
     found.pid_file.unlink(missing_ok=True)
     print(json_text.dumps({"killed": broker, "pid": pid}) if json else f"killed broker {broker}")
 
@@ -301,13 +303,13 @@ def _refuse_used_port(host: str, port: int, node_id: int) -> None:
     from kstore.net.transport import ListenError, bind
 
     if port > 65535:
-        raise ClusterError(f"there is no port {port} for broker {node_id}: give a smaller --port")
+        raise ClusterError(f"there is no port {port} for broker {node_id}: use a smaller --port")
     try:
         for sock in bind(host, port, backlog=1):
             sock.close()
     except ListenError as problem:
         raise ClusterError(
-            f"port {port} for broker {node_id} is not available ({problem}): give another --port"
+            f"port {port} for broker {node_id} is not available ({problem}): use another --port"
         ) from None
 
 

@@ -67,6 +67,14 @@ Only = Annotated[
         autocompletion=completion.words(*NAMES),
     ),
 ]
+MinFree = Annotated[
+    float,
+    typer.Option(min=0, max=100, help="Report log dirs with less free space than this percentage."),
+]
+MaxTransaction = Annotated[
+    str,
+    typer.Option(metavar="TIME", help="Report transactions that are open for longer than this."),
+]
 
 
 def doctor(
@@ -87,18 +95,8 @@ def doctor(
     max_lag: Annotated[
         int, typer.Option(min=0, help="Report groups whose lag is larger than this many records.")
     ] = _DEFAULT.lag_records,
-    min_free: Annotated[
-        float,
-        typer.Option(
-            min=0, max=100, help="Report log dirs with less free space than this percentage."
-        ),
-    ] = _DEFAULT.free_percent,
-    max_transaction: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Report transactions that are open for longer than this."
-        ),
-    ] = "5m",
+    min_free: MinFree = _DEFAULT.free_percent,
+    max_transaction: MaxTransaction = "5m",
     strict: Annotated[
         bool,
         typer.Option(
@@ -124,7 +122,7 @@ def doctor(
     if unknown:
         raise typer.BadParameter(f"there is no check {unknown[0]!r}; --list shows all")
     if override and config is None:
-        raise typer.BadParameter("--override goes with --config")
+        raise typer.BadParameter("--override needs --config")
     limits = Limits(
         free_percent=min_free,
         lag_records=max_lag,

@@ -160,7 +160,7 @@ def replicate(
     from kstore.pipeline.jobs.replicate import ReplicateOptions
 
     if source is None and from_profile is None:
-        raise typer.BadParameter("--from or --from-profile is needed: the cluster to copy from")
+        raise typer.BadParameter("specify the cluster to copy from: --from or --from-profile")
     is_committed(isolation_level)
     copying = ReplicationOptions(
         topics=names_matching(topics, regex),
@@ -207,7 +207,7 @@ def _sides(
         names.append(f"archive {archive}")
     if not sides or len(sides) > 2:
         raise typer.BadParameter(
-            "give two of --from, --to and --archive to compare them, or --archive alone to check it"
+            "use two of --from, --to and --archive to compare them, or --archive alone to check it"
         )
     return sides, names
 
@@ -260,9 +260,8 @@ def verify(
 ) -> None:
     """Check that two clusters, or a cluster and an archive, have the same records.
 
-    This finds gaps, duplicates, changed records, wrong checksums and epochs, and keys whose records
-    are out of order. Exit code 0: no differences; 1: differences. `kstore verify-order` checks the
-    order of one topic without Spark, while it is written.
+    This finds gaps, duplicates, changed records, wrong checksums and epochs, and wrong order of a
+    key. Exit code 0: no differences; 1: differences. `kstore verify-order` checks a topic's order.
     """
     from kstore.pipeline.jobs.session import require_arrow
 

@@ -89,7 +89,7 @@ def _wanted(topic: str | None, regex: str | None) -> list[str] | re.Pattern[str]
     expression.
     """
     if (topic is None) == (regex is None):
-        raise ValueError("give either a TOPIC or --topic-regex")
+        raise ValueError("use either TOPIC or --topic-regex")
     if regex is None:
         return [topic or ""]
     try:

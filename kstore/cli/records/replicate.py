@@ -140,7 +140,7 @@ def replicate(
     from kstore.clients.replicator.options import names_pattern
 
     if source is None and from_profile is None:
-        raise typer.BadParameter("--from or --from-profile is needed: the cluster to copy from")
+        raise typer.BadParameter("specify the cluster to copy from: --from or --from-profile")
     one_of("--isolation-level", isolation_level, "read_committed", "read_uncommitted")
     one_of("--on-loss", on_loss, "fail", "skip")
     if (switch and not exact) or (fence_source and not switch):

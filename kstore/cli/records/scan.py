@@ -125,7 +125,7 @@ def scan(
     import kstore
 
     if path is not None and (bootstrap or properties or profile):
-        raise typer.BadParameter("--path reads files: leave out -b, -X and --profile")
+        raise typer.BadParameter("--path reads files: omit -b, -X and --profile")
     fails = one_of("--on-loss", on_loss, "fail", "skip") == "fail"
     named = _format(form, to, json)
     config = None if path is not None else client_config("consumer", bootstrap, properties, profile)

@@ -37,7 +37,7 @@ def parse_start(offset: str | None, moment: str | None) -> Start | None:
     """
     if moment is not None:
         if offset is not None:
-            raise ValueError("--offset and --from-timestamp both set the start: give one")
+            raise ValueError("--offset and --from-timestamp both set the start: use one of them")
         return Start("time", parse_datetime_ms(moment))
     return None if offset is None else parse_offset(offset)
 

@@ -90,7 +90,7 @@ def _of_files(folders: list[str], configs: list[str]) -> Iterator[Finding]:
     for log_dir in dict.fromkeys(log_dirs):
         if not Path(log_dir).is_dir():
             raise SystemExit(
-                fail(f"{log_dir} is not a folder: give a log dir, or a cluster's folder")
+                fail(f"{log_dir} is not a folder: specify a log dir, or a cluster's folder")
             )
         yield from check_formats(Path(log_dir))
 

@@ -70,7 +70,7 @@ def test_a_topic_is_changed_and_its_offsets_are_shown(kstore: Shell, broker: Kst
     fewer = ("topic", "alter", "life", "--partitions", "1")
     assert "would not be an increase. Ask for more than 3. (--shrink" in kstore.text(*fewer, code=1)
     assert "needs kstore.partition.count.required=true" in kstore.text(*fewer, "--shrink", code=1)
-    assert "give --partitions" in kstore.text("topic", "alter", "life", "--shrink", code=2)
+    assert "use --partitions" in kstore.text("topic", "alter", "life", "--shrink", code=2)
     fill(broker, "life")
     assert [row["offset"] for row in kstore.json("topic", "offsets", "life")] == [10, 0, 0]
     rows = kstore.json("topic", "offsets", "life", "--at", "2023-11-14T22:13:22.5")

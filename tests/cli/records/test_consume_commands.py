@@ -106,8 +106,8 @@ def test_topics_that_match_are_read_together(kstore: Shell) -> None:
     [
         (("t", "-o", "5", "--from-timestamp", "5"), "--offset and --from-timestamp both"),
         (("t", "--from-timestamp", "noon"), "'noon' is not a time"),
-        ((), "give either a TOPIC or --topic-regex"),
-        (("t", "--topic-regex", "t"), "give either a TOPIC or --topic-regex"),
+        ((), "use either TOPIC or --topic-regex"),
+        (("t", "--topic-regex", "t"), "use either TOPIC or --topic-regex"),
         (("--topic-regex", "("), "'(' is not a regular expression"),
         (("t", "-G", "g", "-p", "0"), "--partition is for one TOPIC"),
         (("t", "-X", "group.id=g"), "use --group, not group.id"),

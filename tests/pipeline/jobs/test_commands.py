@@ -104,7 +104,7 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("verify", "t"), "give two of --from, --to and --archive"),
+        (("verify", "t"), "use two of --from, --to and --archive"),
         (("verify", "t", "--archive", "x", "--match", "keys"), "--match keys compares two"),
         (("verify", "t", "--archive", "x", "--match", "all"), "--match is offsets or keys"),
         (("verify", "t", "--archive", "s3a://x", "--engine", "local"), "machine, not s3a://x"),
@@ -115,7 +115,7 @@ def test_the_script_for_spark_submit_is_where_it_says(command: Command) -> None:
         (("archive", "t", "--archive", "x", "--on-loss", "no"), "--on-loss is fail or skip"),
         (("restore", "t", "--archive", "x", "--compression", "rar"), "'rar' is unknown"),
         (("restore", "t", "--archive", "x", "--rename", "a"), "'a' is not KEY=VALUE"),
-        (("replicate", "t"), "--from or --from-profile is needed: the cluster to copy from"),
+        (("replicate", "t"), "specify the cluster to copy from: --from or --from-profile"),
         (("replicate", "(", "--regex", "--from", "x:1"), "is not a regular expression"),
     ],
 )
