@@ -3,7 +3,7 @@ partition.
 
 `send` encodes a record into the open batch of its partition, in the caller's thread. The loop (in
 the Producer's own thread, or the running loop of an AIOProducer) sends batches that are full or
-have lingered. See kstore/_fast/clients/send_path.pyx, core/sender.py and io/sender.py.
+have lingered. See kstore/_fast/clients/send_path.pyx, core/producer/sender.py and io/sender.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Types and checks of arguments that take several items. The types exclude str and mappings; each
-check's message says what to pass instead.
+"""Types and checks of arguments that accept several items. The types exclude str and mappings; the
+message of each check says what to pass instead.
 
 A str is a sequence of strs, so `delete_topics("xyz")` would delete x, y and z.
 """
@@ -26,12 +26,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Listed(Protocol[T_co]):
-    """A list, a tuple, or another sequence. Not str or bytes, whose `in` takes only their own type,
-    and not a mapping, which has no `count`.
+    """A list, a tuple, or another sequence. Not str and bytes, whose `in` accepts only their own
+    type, and not a mapping, which has no `count`.
     """
 
     def __contains__(self, value: object, /) -> bool:
-        """Whether it is one of the items."""
+        """True if the value is one of the items."""
 
     def __iter__(self) -> Iterator[T_co]:
         """Iterate over the items."""
@@ -44,16 +44,16 @@ class Listed(Protocol[T_co]):
 
 
 Items = Listed[T] | AbstractSet[T] | ValuesView[T] | Iterator[T]
-"""Several items: a list, tuple, set, view of a dict, or generator."""
+"""Several items: a list, tuple, set, generator, or view of a dict."""
 
 Headers = Mapping[str, "Buffer | None"] | Listed[tuple[str, "Buffer | None"]]
-"""A record's headers: (key, value) pairs, or a mapping."""
+"""A record's headers: a mapping, or (name, value) pairs. Values are bytes or None."""
 
 _Kinds = type | tuple[type, ...]
 
 
 def check_items(name: str, given: object, what: str) -> None:
-    """Raise TypeError for a single item, and for a mapping. `what` names the items, in the
+    """Raise TypeError for a single item and for a mapping. `what` names the items, in the
     plural.
     """
     is_one = isinstance(given, (str, bytes, bytearray, memoryview)) or hasattr(given, "_fields")
@@ -66,13 +66,13 @@ def check_items(name: str, given: object, what: str) -> None:
 
 
 def check_name(what: str, given: object) -> None:
-    """Raise TypeError for a name that is not text. `what` names what has the name."""
+    """Raise TypeError for a name that is not a str. `what` says what has the name."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {_shown(given)}: pass its name as a str")
 
 
 def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]:
-    """The items as a list. Also raises TypeError if one is not of `kinds`."""
+    """The items as a list. Raises TypeError also for an item that is not one of `kinds`."""
     check_items(name, given, what)
     found = list(given)
     for item in found:
@@ -82,13 +82,15 @@ def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]
 
 
 def partitions_of(name: str, given: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The same for partitions; a plain (topic, partition) also counts as one."""
+    """Like `items_of`, for partitions. A plain (topic, partition) tuple counts as a
+    TopicPartition.
+    """
     rows = items_of(name, given, (tuple, list), "TopicPartition")
     return [_partition(name, row) for row in rows]
 
 
 def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
-    """The mapping; TypeError for anything else. `what` describes its keys and values."""
+    """The mapping. Raises TypeError for anything else. `what` describes its keys and values."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{name} is {_shown(given)}: pass a dict of {what}")
     return given
@@ -97,7 +99,7 @@ def mapping_of(name: str, given: Mapping[K, T], what: str) -> Mapping[K, T]:
 def by_partition(
     name: str, given: Mapping[TopicPartition, T], what: str, kinds: _Kinds = object
 ) -> dict[TopicPartition, T]:
-    """A mapping whose keys are partitions, or plain (topic, partition) tuples. `what` describes the
+    """A mapping whose keys are partitions or plain (topic, partition) tuples. `what` describes the
     values, which are of `kinds`.
     """
     rows = mapping_of(name, given, f"TopicPartition -> {what}")
@@ -110,7 +112,7 @@ def by_partition(
 
 
 def check_config(key: str, value: object) -> None:
-    """Raise TypeError for the value of a config that is not text, such as a number."""
+    """Raise TypeError for the value of a config that is not a str, such as a number."""
     if not isinstance(value, (str, type(None))):
         raise TypeError(f"{key} is {_shown(value)}: pass text, or None for the default")
 

@@ -1,4 +1,4 @@
-"""Small value types that all layers share: only names and shapes."""
+"""Small value types that all layers share. They have only names and shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class KafkaNumber(IntEnum):
-    """Kafka's numbers for something. A number that only later versions know is UNKNOWN, 0."""
+    """Kafka's numbers for something. A number that this version does not know is UNKNOWN, 0."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
@@ -26,7 +26,7 @@ class KafkaNumber(IntEnum):
 
 
 class TopicPartition(NamedTuple):
-    """A topic's name and a partition's index; its directory is named ``topic-partition``."""
+    """A topic's name and a partition's number. The log's folder is named ``topic-partition``."""
 
     topic: str
     partition: int
@@ -36,18 +36,19 @@ class TopicPartition(NamedTuple):
 
 
 class Header(NamedTuple):
-    """One record header: a key and a value, which may be null."""
+    """A record header: its name, and its value, which can be None."""
 
     key: str
     value: bytes | None
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits for a partition: the next offset to read, and a text of the user.
+    """What a group commits for a partition: the offset of the next record to read, and a text of
+    the user's.
 
-    ``leader_epoch`` is the epoch of the last record before the offset (KIP-320), -1 if unknown.
-    ``offset_epoch`` is opaque and identifies the incarnation of the partition that the offset
-    belongs to (KIP-232); None if unknown.
+    ``leader_epoch`` is the leader epoch of the last record before the offset (KIP-320); -1 if
+    unknown. ``offset_epoch`` is an opaque value that identifies the incarnation of the topic to
+    which the offset belongs (KIP-232); None if unknown.
     """
 
     offset: int
@@ -57,8 +58,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time: its offset, its timestamp in ms, and the epochs as in
-    OffsetAndMetadata.
+    """The first record at or after a time: its offset, its timestamp (ms since 1970), and the
+    epochs as in OffsetAndMetadata.
     """
 
     offset: int
@@ -68,8 +69,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """The member that commits offsets in a transaction (KIP-447). A generation or member epoch of
-    -1 with an empty member id means no member of the group.
+    """The group member that commits offsets in a transaction (KIP-447). A generation or member
+    epoch of -1 with an empty member id means: not a member of the group.
     """
 
     group_id: str
@@ -79,12 +80,12 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class DecodeOptions(TypedDict, total=False):
-    """Which records of a buffer of batches to decode: the keyword arguments of all decoding
-    functions, with `kstore.record.decode`'s defaults.
+    """The records of a buffer to decode: the keyword arguments of all decoding functions, with the
+    defaults of `kstore.record.decode`.
     """
 
     verify: bool
-    """Check each batch's CRC."""
+    """Check the CRC of each batch."""
     start_offset: int
     """Records before this offset are skipped."""
     end_offset: int | None
@@ -92,7 +93,8 @@ class DecodeOptions(TypedDict, total=False):
     control: bool
     """Include control batches."""
     aborted: Iterable[tuple[int, int]] | None
-    """(producer id, first offset) of a Fetch response; these records are skipped (read_committed).
+    """(producer id, first offset) pairs of a Fetch response. Records of these transactions are
+    skipped (read_committed).
     """
     max_decompressed_bytes: int
-    """The maximum size of a batch; below 0: 256 MiB."""
+    """The maximum size of a decompressed batch; below 0: 256 MiB."""

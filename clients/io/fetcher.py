@@ -1,7 +1,9 @@
-"""Prefetches records for the consumer: one request per leader at a time, responses go to the inbox.
+"""Fetches records for the consumer in advance: one request per leader at a time. Responses go to
+the inbox.
 
-core/fetch_plan.py decides what to fetch and interprets responses. Nothing here waits: a request is
-sent as soon as a broker without one has something to fetch, and its response triggers the next.
+core/consumer/fetch_plan.py decides what to fetch and interprets responses. Nothing here waits: a
+request is sent as soon as a broker without one has something to fetch, and its response triggers
+the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""KIP-253 in the consumer: looks up what core/expansion_gate needs, and releases partitions.
+"""KIP-253 in the consumer: looks up what core/group/expansion_gate needs, and releases
+partitions.
 
 It runs only while a partition is held back. The group's positions arrive with heartbeats, which the
 group client sends.

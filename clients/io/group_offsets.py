@@ -1,5 +1,5 @@
 """Commits and committed offsets of a group: sends requests to its coordinator, with retries.
-core/commits interprets responses.
+core/consumer/commits interprets responses.
 """
 
 from __future__ import annotations

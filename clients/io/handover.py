@@ -1,5 +1,5 @@
 """Hand-overs of partitions from the user's point of view: the group's side waits until the user is
-in poll(), which calls the listener. See core/subscription.py.
+in poll(), which calls the listener. See core/consumer/subscription.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Finds the positions of partitions, and validates existing ones: by committed offsets, by
-timestamp, and against the logs of new leaders. core/positions.py decides what is needed.
+timestamp, and against the logs of new leaders. core/consumer/positions.py decides what
+is needed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The producer's loop: it sends the batches that core/sender.py selects, and passes the responses
-to it.
+"""The producer's loop: it sends the batches that core/producer/sender.py selects, and passes the
+responses to it.
 
 Everything here runs on one event loop. It handles requests and connections; the core handles order,
 numbers and retries.

@@ -1,5 +1,5 @@
-"""Transactions: the requests of a producer to coordinators. core/transactions.py decides what is
-allowed when.
+"""Transactions: the requests of a producer to coordinators. core/producer/transactions.py decides
+what is allowed when.
 """
 
 from __future__ import annotations

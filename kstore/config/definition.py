@@ -72,9 +72,10 @@ class Importance(StrEnum):
 
 
 class ConfigError(ValueError):
-    """An invalid setting: the message has the key, the value, what is allowed, and the source.
+    """A setting is invalid. The message has its name, its value, what is allowed, and where it
+    comes from.
 
-    ``key`` is None if the whole source is invalid (a file that can't be read).
+    ``key`` is the name; None if the whole source is invalid, such as a file that cannot be read.
     """
 
     def __init__(self, message: str, *, key: str | None = None) -> None:

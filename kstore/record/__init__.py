@@ -1,7 +1,6 @@
 """Record batches (magic 2) in Python: build, verify, decode lazily or to Arrow.
 
-``kstore._fast`` implements it; this package has the names. It knows no files, no clock and no
-network.
+``kstore._fast`` implements it; this package has the names. It uses no files, clock or network.
 
 May import: kstore._fast.record, kstore.types.
 """

@@ -1,7 +1,7 @@
 """kstore in tests: brokers in separate processes, faults, and fixtures for pytest.
 
-`kstore.testing.plugin` is the pytest plugin; Broker, Cluster and Faults also work without it.
-Modules are imported on first use.
+`kstore.testing.plugin` is the pytest plugin. Broker, Cluster and Faults can also be used without
+pytest. A name's module is imported when the name is first used.
 
 May import: kstore.broker_process, kstore.clients, kstore.errors.
 """

@@ -1,7 +1,7 @@
-"""Brokers for tests, in separate processes: a single broker, or a cluster in one folder.
+"""Brokers for tests, each in its own process: a single broker, or a cluster in one folder.
 
-A broker exits when the process that started it exits for any reason, because it reads a pipe whose
-other end then closes. It does not shut down cleanly, because its data is only for tests.
+A broker exits when the process that started it ends, however it ends: it reads a pipe whose other
+end then closes. It does not shut down cleanly, because its data is only for tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["RUNNING", "Broker", "BrokerError", "Cluster", "Server"]
 
 START_TIMEOUT_S = 60.0
 RUNNING: dict[int, Broker] = {}
-"""By process id: every running broker that this process has started."""
+"""The running brokers that this process has started, by process id."""
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
@@ -44,29 +44,31 @@ OWN = {
 
 
 class BrokerError(RuntimeError):
-    """A broker did not start; the message ends with the broker's output."""
+    """A broker did not start. The message ends with the broker's output."""
 
 
 class Server:
-    """What a test may need to know about a broker or a cluster."""
+    """A broker or a cluster, for tests that work with either. As a context manager it is started at
+    the beginning of the block, and killed at the end.
+    """
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, or several with commas, for a client's bootstrap.servers."""
+        """The value for a client's bootstrap.servers: host:port, or several separated by commas."""
         raise NotImplementedError("a broker or a cluster says it")
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Broker id to the URL of its HTTP API, for brokers that run."""
+        """The URLs of the running brokers' HTTP APIs, by broker id."""
         raise NotImplementedError("a broker or a cluster says it")
 
     @property
     def members(self) -> Sequence[Broker]:
-        """Its brokers; a single broker contains itself."""
+        """The brokers. A single broker contains only itself."""
         raise NotImplementedError("a broker or a cluster says it")
 
     def stop(self) -> None:
-        """Kill every process, without a clean shutdown."""
+        """Kill all processes, without a clean shutdown."""
         raise NotImplementedError("a broker or a cluster does it")
 
     def start(self) -> Self:
@@ -89,8 +91,9 @@ class Server:
 
 
 class Broker(Server):
-    """One `kstore serve` below ``folder``; ``settings`` take precedence over those that make tests
-    quick.
+    """A `kstore serve` process whose data is below ``folder``. ``settings`` are broker settings;
+    they override those that make tests quick. Example: ``with Broker(tmp_path) as broker:
+    Producer(broker.bootstrap_servers)``.
     """
 
     def __init__(
@@ -114,33 +117,33 @@ class Broker(Server):
 
     @property
     def node_id(self) -> int:
-        """Its node id."""
+        """The broker's id."""
         return int(self.settings.get("node.id", "1"))
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port."""
+        """The broker's host:port."""
         return self.address
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Its node id to the URL of its HTTP API; empty while it does not run."""
+        """The URL of the broker's HTTP API, by its id. Empty while the broker is not running."""
         return {self.node_id: self.http_url} if self.pid is not None else {}
 
     @property
     def members(self) -> Sequence[Broker]:
-        """Itself."""
+        """The broker itself."""
         return [self]
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None if it does not run."""
+        """The process id; None if the broker is not running."""
         process = self._process
         return process.pid if process is not None and process.is_running else None
 
     def start(self) -> Self:
-        """Start it, at its former address if it had one, and wait until it answers. Raises
-        BrokerError.
+        """Start the broker and wait until it answers clients. A broker that ran before gets the
+        same address again. Raises BrokerError.
         """
         if self.pid is None:
             self.spawn()
@@ -148,7 +151,7 @@ class Broker(Server):
         return self
 
     def spawn(self) -> None:
-        """Start its process, in a session of its own, so that Ctrl-C does not reach it."""
+        """Start the process in a session of its own, so that Ctrl-C does not reach it."""
         self.stop()
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = self.settings
@@ -169,7 +172,9 @@ class Broker(Server):
         RUNNING[self._process.pid] = self
 
     def wait_ready(self, deadline: float) -> None:
-        """Wait for its ready line, until a time of time.monotonic(). Raises BrokerError."""
+        """Wait for the broker's ready line until ``deadline``, a time of time.monotonic(). Raises
+        BrokerError.
+        """
         process = self._process
         assert process is not None
         try:
@@ -182,29 +187,29 @@ class Broker(Server):
         self.address, self.ready_ms, self.http_url = process.ready
 
     def stop(self) -> None:
-        """Kill its process, as kill -9 does; its data stays in the folder."""
+        """Kill the process, like kill -9. The data stays in the folder."""
         self._end(signal.SIGKILL)
 
     kill = stop
 
     def shut_down(self) -> None:
-        """Stop it cleanly: leaderships are handed over, everything is closed."""
+        """Shut the broker down cleanly: it hands over its leaderships and closes everything."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Stop its process with SIGSTOP; its connections stay open."""
+        """Suspend the process with SIGSTOP. Its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue its process."""
+        """Continue the suspended process."""
         self._signal(signal.SIGCONT)
 
     def log_size(self) -> int:
-        """The size of its output in bytes."""
+        """The size of the broker's output in bytes."""
         return self.log_path.stat().st_size if self.log_path.exists() else 0
 
     def output(self, start: int = 0) -> str:
-        """The end of its output, from an offset of its log file on."""
+        """The end of the broker's output, starting at byte ``start`` of its log file."""
         return end_of_file(self.log_path, start)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -223,7 +228,9 @@ class Broker(Server):
 
 
 class Cluster(Server):
-    """Brokers 1 to ``size`` that share a folder; topics have up to three replicas by default."""
+    """Brokers 1 to ``size`` that share a folder. By default topics have three replicas, or one for
+    each broker if there are fewer. ``cluster[2]`` is broker 2.
+    """
 
     def __init__(
         self,
@@ -246,22 +253,22 @@ class Cluster(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of all brokers, with commas."""
+        """The host:port of all brokers, separated by commas."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
     def http_urls(self) -> dict[int, str]:
-        """Broker id to the URL of its HTTP API, for brokers that run."""
+        """The URLs of the running brokers' HTTP APIs, by broker id."""
         return {n: url for b in self.brokers.values() for n, url in b.http_urls.items()}
 
     @property
     def members(self) -> Sequence[Broker]:
-        """All brokers, by node id."""
+        """All brokers, sorted by id."""
         return list(self.brokers.values())
 
     def start(self) -> Self:
-        """Start all brokers that are not running, at the same time. If it raises BrokerError, none
-        is running.
+        """Start all brokers that are not running, at the same time. If this raises BrokerError, no
+        broker is running.
         """
         waiting = [broker for broker in self.brokers.values() if broker.pid is None]
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -1,7 +1,8 @@
-"""Faults in running brokers, over their HTTP API: an error, a delay, no answer, a lost connection.
+"""Faults in running brokers, through their HTTP API: an error, a delay, no response, a lost
+connection.
 
-A fault acts from the call until its `with` block ends or it is removed. The broker decides which
-requests match and what their answers are (kstore/broker/state/faults.py).
+A fault is active from the call until its `with` block ends or it is removed. The broker decides
+which requests match and how it responds (kstore/broker/state/faults.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PAUSE_S = 0.01
 
 
 class Fault:
-    """A fault, on one broker or several."""
+    """A fault in one broker or several. As a context manager it is removed at the end of
+    the block.
+    """
 
     def __init__(self, faults: Faults, numbers: Mapping[int, int]) -> None:
         self._faults = faults
@@ -30,13 +33,15 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """The number of requests that it has matched, on all running brokers."""
+        """The number of requests that the fault has matched, on all running brokers."""
         counts = self._faults.counts()
         now = sum(counts.get((node, number), 0) for node, number in self._numbers.items())
         return self._struck + now
 
     def wait(self, count: int = 1, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until it has matched so many requests. Raises TimeoutError."""
+        """Wait until the fault has matched ``count`` requests. Raises TimeoutError after
+        ``timeout_s`` seconds.
+        """
         deadline = time.monotonic() + timeout_s
         while (struck := self.struck) < count:
             if time.monotonic() > deadline:
@@ -44,7 +49,7 @@ class Fault:
             time.sleep(PAUSE_S)
 
     def remove(self) -> None:
-        """End it; has no effect if it has ended."""
+        """Remove the fault. If it has ended, this has no effect."""
         for node, number in self._numbers.items():
             self._struck += self._faults.remove(node, number)
         self._numbers.clear()
@@ -62,29 +67,38 @@ class Fault:
 
 
 class Faults:
-    """The faults of the brokers at ``urls()``: node id to the URL of its HTTP API.
+    """Injects faults into brokers. ``urls()`` returns the URLs of their HTTP APIs by broker id.
 
-    ``api`` is the name or key of an API, or ``None`` for every API. ``topic``, ``partition`` and
-    ``client_id`` (``*`` and ``?`` match anything) restrict a fault, ``node`` selects one broker,
-    ``count`` ends the fault after so many requests (of each broker), and with ``probability`` and
-    ``seed`` it acts at random, in a way that repeats. With ``when="after"`` the request is
-    executed, and its answer is lost. ``brokers=True`` affects requests between brokers instead of
-    those from clients.
+    ``api`` is the name or key of an API, or None for all APIs. The other arguments select requests:
+
+    - ``topic``, ``partition``, ``client_id``: requests with these (``*`` and ``?`` are wildcards).
+    - ``node``: requests to this broker.
+    - ``count``: the first requests only, counted for each broker.
+    - ``probability`` and ``seed``: a random share of the requests, repeatable.
+    - ``when="after"``: the request is executed, and only its response is affected.
+    - ``brokers=True``: requests between brokers instead of those from clients.
+
+    Invalid arguments raise ValueError. Example: ``with faults.error("Produce",
+    "NOT_LEADER_OR_FOLLOWER", count=2) as fault: ...``.
     """
 
     def __init__(self, urls: Callable[[], Mapping[int, str]]) -> None:
         self._urls = urls
 
     def error(self, api: str | int | None, code: str | int, **matching: Any) -> Fault:
-        """Answer with an error, by name or number; for one partition if one is named."""
+        """Respond with an error, given by name or number. With ``partition`` only this partition
+        gets the error.
+        """
         return self.add(action="error", api=api, code=code, **matching)
 
     def delay(self, api: str | int | None, delay_ms: int, **matching: Any) -> Fault:
-        """Handle requests late; or, with ``when="after"``, answer them late."""
+        """Handle requests ``delay_ms`` milliseconds late or, with ``when="after"``, respond to them
+        late.
+        """
         return self.add(action="delay", api=api, delay_ms=delay_ms, **matching)
 
     def drop(self, api: str | int | None, **matching: Any) -> Fault:
-        """Never answer, neither this request nor later ones on the connection."""
+        """Do not respond to the request, nor to later ones on the same connection."""
         return self.add(action="drop", api=api, **matching)
 
     def disconnect(self, api: str | int | None, **matching: Any) -> Fault:
@@ -92,9 +106,7 @@ class Faults:
         return self.add(action="disconnect", api=api, **matching)
 
     def add(self, **fault: Any) -> Fault:
-        """Inject the fault that the fields of POST /faults describe. Raises ValueError for invalid
-        fields.
-        """
+        """Inject a fault from the fields of POST /faults. Raises ValueError for invalid fields."""
         nodes = dict(self._urls())
         if fault.get("node") is not None:
             nodes = {node: url for node, url in nodes.items() if node == fault["node"]}
@@ -106,7 +118,9 @@ class Faults:
         return Fault(self, numbers)
 
     def counts(self) -> dict[tuple[int, int], int]:
-        """(node id, fault's number) to the number of matched requests, for all active faults."""
+        """The number of matched requests of each active fault, by (broker id, number of the
+        fault).
+        """
         return {
             (node, row["id"]): row["struck"]
             for node, url in self._urls().items()
@@ -114,8 +128,8 @@ class Faults:
         }
 
     def remove(self, node: int, number: int) -> int:
-        """End one fault; returns the number of requests that it matched, 0 if it or its broker no
-        longer exists.
+        """Remove one fault. Returns the number of requests that it matched; 0 if the fault or its
+        broker no longer exists.
         """
         url = self._urls().get(node)
         if url is None or (node, number) not in self.counts():
@@ -124,13 +138,15 @@ class Faults:
         return sum(row["struck"] for row in rows)
 
     def clear(self) -> None:
-        """End all faults of all brokers that run."""
+        """Remove all faults from all running brokers."""
         for url in self._urls().values():
             _call(url, "DELETE", "/faults")
 
 
 def _call(url: str, method: str, path: str, row: Mapping[str, Any] | None = None) -> Any:
-    """The response's JSON. Raises ValueError with the broker's message if it was refused."""
+    """The JSON of the response. Raises ValueError with the broker's message if it refused the
+    request.
+    """
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     try:

@@ -1,4 +1,4 @@
-"""kstore's pytest plugin: a broker or a cluster for a session, a topic for a test, and faults.
+"""kstore's pytest plugin: a broker or a cluster for the session, a topic for each test, and faults.
 
 pytest loads this in every run, so it imports almost nothing: fixtures import what they need.
 """
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what brokers wrote during a test that failed."""
+    """Show the brokers' output during a test that failed."""
     report = yield
     starts = item.stash.get(_LOG_STARTS, None)
     if starts is None or not report.failed:
@@ -61,8 +61,8 @@ _LOG_STARTS: pytest.StashKey[dict[Broker, int]] = pytest.StashKey()
 
 @pytest.fixture(scope="session")
 def kstore_settings() -> dict[str, Any]:
-    """Settings of the brokers: override this fixture to give your own. Settings in the ini file and
-    on the command line take precedence.
+    """The settings of the brokers. Override this fixture to set your own. Settings in the ini file
+    and on the command line take precedence.
     """
     return {}
 
@@ -73,7 +73,7 @@ def kstore_broker(
     tmp_path_factory: pytest.TempPathFactory,
     kstore_settings: dict[str, Any],
 ) -> Iterator[Broker]:
-    """A broker for the session; its address is ``kstore_broker.bootstrap_servers``."""
+    """A broker for the session. ``kstore_broker.bootstrap_servers`` is its address."""
     from kstore.testing.brokers import Broker
 
     settings = _settings(request.config, kstore_settings)
@@ -87,7 +87,9 @@ def kstore_cluster(
     tmp_path_factory: pytest.TempPathFactory,
     kstore_settings: dict[str, Any],
 ) -> Iterator[Cluster]:
-    """Three brokers for the session; ``kstore_cluster[2].kill()``, ``kstore_cluster.start()``."""
+    """Brokers for the session: three, or as many as the ini option kstore_cluster_size says.
+    ``kstore_cluster[2].stop()`` kills one, and ``kstore_cluster.start()`` starts it again.
+    """
     from kstore.testing.brokers import Cluster
 
     settings = _settings(request.config, kstore_settings)
@@ -98,7 +100,7 @@ def kstore_cluster(
 
 @pytest.fixture
 def kstore_server(request: pytest.FixtureRequest) -> Server:
-    """The cluster, in a test that uses it; otherwise the broker."""
+    """The cluster in a test that uses it, otherwise the broker."""
     name = "kstore_cluster" if "kstore_cluster" in request.fixturenames else "kstore_broker"
     server: Server = request.getfixturevalue(name).start()
     request.node.stash[_LOG_STARTS] = {each: each.log_size() for each in server.members}
@@ -115,8 +117,8 @@ def kstore_bootstrap_servers(kstore_server: Server) -> str:
 def kstore_make_topic(
     kstore_server: Server, kstore_admin: AdminClient
 ) -> Iterator[Callable[..., str]]:
-    """Creates topics that are deleted after the test: ``kstore_make_topic(partitions=3)`` returns
-    the name of a new one.
+    """A function that creates a topic and returns its name: ``kstore_make_topic(partitions=3)``.
+    The topics are deleted after the test.
     """
     from kstore.clients import NewTopic
     from kstore.errors import KafkaError
@@ -145,7 +147,9 @@ def kstore_make_topic(
 
 @pytest.fixture
 def kstore_topic(request: pytest.FixtureRequest, kstore_make_topic: Callable[..., str]) -> str:
-    """The name of a topic that no other test has; the marker kstore_topic configures it."""
+    """The name of a topic that only this test has. The marker kstore_topic sets its partitions and
+    configs.
+    """
     marker = request.node.get_closest_marker("kstore_topic")
     return kstore_make_topic(*(marker.args if marker else ()), **(marker.kwargs if marker else {}))
 
@@ -153,7 +157,7 @@ def kstore_topic(request: pytest.FixtureRequest, kstore_make_topic: Callable[...
 @pytest.fixture
 def kstore_faults(kstore_server: Server) -> Iterator[Faults]:
     """Injects faults: ``with kstore_faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", count=2):``.
-    All are removed after the test.
+    All faults are removed after the test.
     """
     from kstore.testing.faults import Faults
 
@@ -182,8 +186,8 @@ def kstore_producer(kstore_server: Server) -> Iterator[Producer]:
 
 @pytest.fixture
 def kstore_consumer(kstore_server: Server, kstore_topic: str) -> Iterator[Consumer]:
-    """A Consumer of kstore.clients, alone in its group, that reads kstore_topic from the
-    beginning.
+    """A Consumer of kstore.clients that reads kstore_topic from the beginning, alone in its
+    group.
     """
     from kstore.clients import Consumer
 

@@ -1,10 +1,10 @@
-"""A standalone Spark cluster on one machine: a master and workers as processes of their own, from
-the pyspark that is installed. For tests, and to try a job beyond local mode:
+"""A standalone Spark cluster on one machine, from the installed pyspark: a master and workers, each
+in its own process. It is for tests, and to try a job beyond local mode:
 
     python -m kstore.testing.spark_cluster --workers 2
 
 prints the URL for `spark.master` and runs until it is interrupted. Applications must set the paths
-of Python and their modules (spark.executorEnv.*).
+of Python and of their modules (spark.executorEnv.*).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ HOST = "127.0.0.1"
 
 
 class SparkClusterError(RuntimeError):
-    """A process of the cluster did not start; the message ends with its output."""
+    """A process of the cluster did not start. The message ends with its output."""
 
 
 class SparkCluster:
-    """A master and ``workers`` workers of one core each, with files below ``folder``; ``memory`` is
-    a worker's memory for executors.
+    """A master and ``workers`` workers with one core each, with files below ``folder``. ``memory``
+    is the memory of each worker for executors.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SparkCluster:
         self.stop()
 
     def start(self) -> Self:
-        """Start all processes, and wait until the workers know their master."""
+        """Start all processes, and wait until the workers are registered with the master."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             ports = ["--host", HOST, "--port", "0", "--webui-port", "0"]
@@ -88,7 +88,7 @@ class SparkCluster:
                 process.wait()
 
     def _spawn(self, name: str, what: str, arguments: list[str], says: re.Pattern[str]) -> str:
-        """Start a process; returns what it prints, as soon as it prints it."""
+        """Start a process. Returns what it prints, as soon as it has printed it."""
         log = self.folder / f"{name}.log"
         home = _spark_home()
         command = [

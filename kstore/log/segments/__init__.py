@@ -1,5 +1,5 @@
 """Segment files: their names, damage in their bytes, and the replacement of segments by a cleaned
-one. It knows no log and no index.
+one. It knows nothing about logs and indexes.
 
 May import: kstore._fast.disk, kstore._fast.log, kstore._fast.record, kstore.env, kstore.items,
     kstore.log, kstore.private_files, kstore.record, kstore.types.

@@ -1,5 +1,5 @@
-"""Messages between brokers and the controller: LeaderAndIsr and its kin, reassignments,
-envelopes, voters. It knows no partition.
+"""Messages between brokers and the controller: LeaderAndIsr and similar requests, reassignments,
+envelopes, voters. It keeps no state of partitions.
 
 May import: kstore.protocol.
 """

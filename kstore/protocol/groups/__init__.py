@@ -1,5 +1,5 @@
 """Messages of groups: FindCoordinator, the classic, consumer and streams protocols, the embedded
-messages of members, committed offsets. It knows no group's state.
+messages of members, committed offsets. It keeps no state of groups.
 
 May import: kstore.protocol.
 """

@@ -1,4 +1,4 @@
-"""Messages of share groups (KIP-932). It knows no group's state.
+"""Messages of share groups (KIP-932). It keeps no state of groups.
 
 May import: kstore.protocol.
 """

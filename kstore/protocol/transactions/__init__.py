@@ -1,5 +1,5 @@
-"""Messages of transactions: producer ids, partitions, ends, markers, and administration. It knows
-no transaction's state.
+"""Messages of transactions: producer ids, partitions, ends, markers, and administration. It keeps
+no state of transactions.
 
 May import: kstore.protocol.
 """
