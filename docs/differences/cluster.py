@@ -31,7 +31,7 @@ ROWS = (
         "Eligible leader replicas after `min.insync.replicas` was lowered",
         "Any change of the setting ends their eligibility.",
         "They are not eligible any more, except while the ISR is empty. If it was raised, they "
-        "stay.",
+        "stay eligible.",
         "A leader can learn the setting before the controller, and commit records that they do "
         "not have.",
     ),

@@ -51,7 +51,7 @@ RECORDS = (
         "Produce: which records of a refused batch are named (KIP-467)",
         "All.",
         "The first 1,000, and none of a compressed batch that expands to more than 256 KB.",
-        "The event loop finds these records, and must not be held.",
+        "The event loop finds these records, and must not be blocked.",
     ),
     Difference(
         "Produce: the append time of a duplicate batch, in a topic with `CreateTime`",
@@ -196,7 +196,7 @@ RECORDS = (
         "`kafka-streams-groups --state NotReady`",
         "Lists nothing.",
         "Lists groups that are not ready.",
-        "This is what the option asks for.",
+        "The option asks for these groups.",
     ),
 )
 

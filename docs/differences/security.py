@@ -52,11 +52,11 @@ ROWS = (
         "One way to authenticate.",
     ),
     Difference(
-        "Requests out of turn during authentication",
+        "Requests in the wrong order during authentication",
         "After SaslHandshake, requests other than SaslHandshake and ApiVersions are decoded and "
         "answered with `ILLEGAL_SASL_STATE`.",
         "Only SaslHandshake and ApiVersions are answered with `ILLEGAL_SASL_STATE`. Any other "
-        "request closes the connection undecoded.",
+        "request closes the connection, without being decoded.",
         "Bytes from unauthenticated clients are not decoded.",
     ),
     Difference(

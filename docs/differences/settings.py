@@ -27,16 +27,22 @@ DEFAULTS = {
         "A single broker has one replica. In a cluster the default is 3, or the number of brokers "
         "if that is smaller.",
     ),
-    "transaction.state.log.replication.factor": ("`3`", "As `offsets.topic.replication.factor`."),
+    "transaction.state.log.replication.factor": (
+        "`3`",
+        "The same as for `offsets.topic.replication.factor`.",
+    ),
     "transaction.state.log.min.isr": (
         "`2`",
         "A single broker has one replica. In a cluster of three or more brokers the default is 2.",
     ),
     "share.coordinator.state.topic.replication.factor": (
         "`3`",
-        "As `offsets.topic.replication.factor`.",
+        "The same as for `offsets.topic.replication.factor`.",
     ),
-    "share.coordinator.state.topic.min.isr": ("`2`", "As `transaction.state.log.min.isr`."),
+    "share.coordinator.state.topic.min.isr": (
+        "`2`",
+        "The same as for `transaction.state.log.min.isr`.",
+    ),
     "node.id": ("none", "A broker can start without a settings file."),
     "log.dir": (
         "a separate setting",

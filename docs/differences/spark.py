@@ -82,7 +82,7 @@ SINK = (
         "Exactly once, if records of a partly written batch are deleted before its driver is back",
         "Does not support exactly once.",
         "The query stops with an error.",
-        "It is no longer known which records belong to the batch.",
+        "kstore no longer knows which records belong to the batch.",
     ),
     Difference(
         "A batch job without `kstore.writeId` whose driver dies while it writes",
