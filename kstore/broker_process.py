@@ -1,7 +1,7 @@
 """A broker as a separate process: starts it, waits until it is ready, and stops it. `make run`,
 `kstore cluster`, kstore.testing and kstore's own tests use this module.
 
-It knows no settings and no folders, and it does not restart a broker that has exited.
+It knows nothing about settings and folders, and does not restart a broker that has exited.
 """
 
 from __future__ import annotations

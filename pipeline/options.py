@@ -117,7 +117,7 @@ def flag(options: Mapping[str, str], name: str, *, default: bool = False) -> boo
     if value is None:
         return default
     if value.strip().lower() not in (_TRUE, _FALSE):
-        raise PipelineError(f"option {name} is {value!r}", remedy="Give true or false")
+        raise PipelineError(f"option {name} is {value!r}", remedy="Use true or false")
     return value.strip().lower() == _TRUE
 
 
@@ -134,7 +134,7 @@ def number(
         found = at_least - 1
     if found < at_least:
         raise PipelineError(
-            f"option {name} is {value!r}", remedy=f"Give a whole number of at least {at_least}"
+            f"option {name} is {value!r}", remedy=f"Use a whole number of at least {at_least}"
         )
     return found
 
@@ -148,7 +148,7 @@ def duration_ms(options: Mapping[str, str], name: str, default: int) -> int:
     unit = _UNITS_MS.get(found[2] or "ms") if found else None
     if found is None or unit is None:
         raise PipelineError(
-            f"option {name} is {value!r}", remedy="Give a time such as 15m, 30s or 100ms"
+            f"option {name} is {value!r}", remedy="Use a time such as 15m, 30s or 100ms"
         )
     return int(int(found[1]) * unit)
 

@@ -48,7 +48,7 @@ class BrokerVersions:
         api = APIS[api_key]
         theirs = self._ranges.get(api_key)
         if theirs is None:
-            raise UnsupportedVersionError(f"the broker does not offer {api.name}")
+            raise UnsupportedVersionError(f"the broker does not support {api.name}")
         low = max(api.min_version, theirs[0], at_least)
         high = min(api.max_version, theirs[1], at_most)
         if low > high:

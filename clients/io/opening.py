@@ -70,8 +70,8 @@ async def open_connection(
         except (TimeoutError, RequestTimedOutError):
             connection.close()
             raise NetworkError(
-                f"{address} takes connections but did not answer ApiVersions in time; is the "
-                "broker hanging, or is that another program's port?"
+                f"{address} accepts connections but did not answer ApiVersions in "
+                "time; is the broker stuck, or does the port belong to another program?"
             ) from None
         except BaseException:
             connection.close()

@@ -334,8 +334,9 @@ def closed_error(name: str, opened_by: int) -> LogClosedError:
     if opened_by == os.getpid():
         return LogClosedError(f"{name} is closed: open it again")
     return LogClosedError(
-        f"{name} was opened by process {opened_by}, and a child that it forks does not share it: "
-        "open it here once it is closed there, or read_only=True"
+        f"{name} was opened by process {opened_by}, and is not shared with the "
+        "processes that it forks: open it here when it is closed there, or open it with "
+        "read_only=True"
     )
 
 

@@ -344,7 +344,9 @@ class Log(ReadableLog, Appender):
         local = self.local
         local.check_keeper()
         if not local.config.compacts:
-            raise ValueError(f"{self.topic_partition} has no cleanup_policy compact: set it first")
+            raise ValueError(
+                f"cannot compact {self.topic_partition}: cleanup_policy does not include compact"
+            )
         now = self._now_ms(now_ms)
         return clean(local, self.dirt(now), now)
 

@@ -82,7 +82,7 @@ class LogDir(LogDirFacts):
         shared: bool = False,
     ) -> None:
         if read_only and shared:
-            raise ValueError("read_only and shared are both true: a reader needs no share")
+            raise ValueError("read_only and shared are both True: use only read_only to read")
         self.path = path
         self.read_only = read_only
         self.env: Env = env or SystemEnv()
@@ -183,14 +183,14 @@ class LogDir(LogDirFacts):
         """
         self._check_open()
         if self.read_only:
-            raise errors.ReadOnlyLogError(f"{self.path} is open for reading only: nothing appends")
+            raise errors.ReadOnlyLogError(f"{self.path} is read-only: open it without read_only")
         return Transaction(self, always=self._always)
 
     def _take_lock(self, shared: bool, always: bool) -> LogDirLock:
         try:
             self.env.fs.mkdir(self.path, PRIVATE_FOLDER)
         except OSError as error:
-            raise errors.storage_error(error, f"making {self.path}") from error
+            raise errors.storage_error(error, f"creating {self.path}") from error
         return LogDirLock(self.path, shared=shared, always=always)
 
     def _give_lock_back(self) -> None:

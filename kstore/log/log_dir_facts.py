@@ -52,7 +52,7 @@ class LogDirFacts:
 
     def _check_open(self) -> None:
         if self.state.closed:
-            raise errors.closed_error(f"the log directory {self.path}", self.state.opened_by)
+            raise errors.closed_error(f"the log dir {self.path}", self.state.opened_by)
 
     @property
     def closed(self) -> bool:

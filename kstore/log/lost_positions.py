@@ -1,9 +1,9 @@
 """Corrects positions of queues and cursors that are beyond the end of their log.
 
-After a power loss a log may lack its last records although a queue or a cursor has passed them. The
-next records get the same offsets, and the queue or cursor would skip them. So when a log is opened
-for the first time since the machine started, its positions are moved back to its end, before
-anything is appended.
+A power failure can remove the last records of a log although a queue or a cursor has passed them.
+The next records get the same offsets, so the queue or cursor would skip them. Therefore, when a log
+is opened for the first time since the machine started, such positions are moved back to its end
+before anything is appended.
 """
 
 from __future__ import annotations

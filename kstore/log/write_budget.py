@@ -1,8 +1,9 @@
-"""How much may be written to files before the system throttles the writer, from Linux's settings of
-this machine and of the process's control group.
+"""How much may be written to files before the system throttles the writer. This follows from
+Linux's settings for the machine and for the process's control group.
 
-The kernel does not throttle writers up to the middle between vm.dirty_background_* and vm.dirty_*;
-those are shares of the memory that file data could have. Half of that leaves room for others.
+The kernel does not throttle writers below the middle between vm.dirty_background_* and vm.dirty_*.
+These are shares of the memory that can hold file data. Using half of that leaves room for other
+processes.
 """
 
 from __future__ import annotations

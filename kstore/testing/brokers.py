@@ -214,7 +214,7 @@ class Broker(Server):
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid is None:
-            raise BrokerError(f"broker {self.node_id} does not run")
+            raise BrokerError(f"broker {self.node_id} is not running")
         os.kill(self.pid, number)
 
     def _end(self, number: signal.Signals) -> None:

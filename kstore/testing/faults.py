@@ -111,7 +111,7 @@ class Faults:
         if fault.get("node") is not None:
             nodes = {node: url for node, url in nodes.items() if node == fault["node"]}
             if not nodes:
-                raise ValueError(f"no broker {fault['node']} runs")
+                raise ValueError(f"broker {fault['node']} is not running")
         numbers = {}
         for node, url in nodes.items():
             numbers[node] = _call(url, "POST", "/faults", fault)["faults"][0]["id"]

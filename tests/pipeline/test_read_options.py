@@ -68,7 +68,7 @@ WRONG = {
     "word": ({"startingOffsets": "newest"}, "startingOffsets is 'newest'"),
     "no object": ({"startingOffsets": "[1]"}, "not a JSON object"),
     "offset": ({"startingOffsets": '{"a": {"0": -3}}'}, "topic a: .* '0': -3"),
-    "flag": ({"failOnDataLoss": "yes"}, "failOnDataLoss is 'yes'. Give true or false"),
+    "flag": ({"failOnDataLoss": "yes"}, "failOnDataLoss is 'yes'. Use true or false"),
     "number": ({"minPartitions": "0"}, "whole number of at least 1"),
     "strategy": ({"startingOffsetsByTimestampStrategy": "earliest"}, "error or latest"),
     "limits": ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "more than max"),

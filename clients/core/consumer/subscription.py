@@ -302,7 +302,9 @@ class SubscriptionState:
         Raises ValueError after `subscribe`.
         """
         if self.kind not in (SubscriptionKind.NONE, SubscriptionKind.ASSIGNED):
-            raise ValueError("there is a subscription: unsubscribe() before assign()")
+            raise ValueError(
+                "the consumer is subscribed to topics: call unsubscribe() before assign()"
+            )
         self.kind = SubscriptionKind.ASSIGNED
         wanted = list(dict.fromkeys(TopicPartition(*tp) for tp in partitions))
         before = self.partitions
@@ -330,7 +332,9 @@ class SubscriptionState:
         broker_pattern: str | None = None,
     ) -> None:
         if self.kind is SubscriptionKind.ASSIGNED:
-            raise ValueError("partitions were assigned: unsubscribe() before subscribe()")
+            raise ValueError(
+                "the consumer has assigned partitions: call unsubscribe() before subscribe()"
+            )
         self.kind, self.topics = kind, topics
         self.pattern, self.broker_pattern = pattern, broker_pattern
         self._tell_changed()

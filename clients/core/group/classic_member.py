@@ -258,7 +258,7 @@ class ClassicMember:
         if not settled or self.generation == NO_GENERATION:
             raise CommitFailedError(
                 "the consumer is not, or no longer, a member of its group: its partitions may be "
-                "assigned to others. Poll more often, or take fewer records (max.poll.records)"
+                "assigned to others. Poll more often, or reduce max.poll.records"
             )
         return CommitClaim(self.generation, self.member_id, self._settings.instance_id)
 

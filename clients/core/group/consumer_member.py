@@ -268,7 +268,7 @@ class ConsumerMember:
         if self.epoch <= JOIN_EPOCH or self.state not in IN_GROUP:
             raise CommitFailedError(
                 "the consumer is not, or no longer, a member of its group: its partitions may be "
-                "assigned to others. Poll more often, or take fewer records (max.poll.records)"
+                "assigned to others. Poll more often, or reduce max.poll.records"
             )
         return CommitClaim(self.epoch, self.member_id, self._settings.instance_id)
 

@@ -111,8 +111,8 @@ class Holdings:
             row = next(found, None)
             if row is None or row.type != AcknowledgeType.RENEW:
                 raise ValueError(
-                    f"{tp} offset {offset} is not held by this consumer: it was not returned by "
-                    "poll(), or was acknowledged already"
+                    f"{tp} offset {offset} is not held by this consumer: poll() "
+                    "did not return it, or it is already acknowledged"
                 )
             self._waiting.remove(row)
         if row.record is None:

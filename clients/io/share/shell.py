@@ -109,7 +109,9 @@ class ShareShell:
         if self._is_closed:
             raise RuntimeError("the client is closed")
         if self._is_polling:
-            raise RuntimeError("poll() is running already: a consumer is for one thread or task")
+            raise RuntimeError(
+                "poll() is already running: only one thread or task may use a consumer"
+            )
         if not self.topics:
             raise RuntimeError("the consumer is not subscribed to anything: call subscribe()")
         self._settle_last()

@@ -1,4 +1,4 @@
-"""Decodes Kafka protocol messages by plan; it knows no message by name."""
+"""Decodes Kafka protocol messages by plan. It has no code for any particular message."""
 
 from typing import Any
 

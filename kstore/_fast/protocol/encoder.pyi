@@ -1,4 +1,4 @@
-"""Encodes Kafka protocol messages by plan; it knows no message by name."""
+"""Encodes Kafka protocol messages by plan. It has no code for any particular message."""
 
 from typing import Any
 

@@ -80,7 +80,9 @@ class Cursor:
     ) -> None:
         check_name("the cursor", name)
         if not name:
-            raise ValueError("the cursor's name is empty: it is a consumer group's id, give it one")
+            raise ValueError(
+                "the cursor's name is empty: use a name, such as a consumer group's id"
+            )
         self.name = name
         self._log = log
         self._offsets = offsets
@@ -201,7 +203,7 @@ class Cursor:
         if not 0 <= offset <= end:
             raise ValueError(
                 f"cursor {self.name!r} can't commit offset {offset}: {self._log.topic_partition} "
-                f"can be read to {end}; commit the one after the last record done"
+                f"can be read up to {end}; commit the offset after the last processed record"
             )
         self._file.store(offset, metadata, self._offsets.now_ms())
         return offset

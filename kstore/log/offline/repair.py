@@ -58,7 +58,7 @@ def repair(
     """
     root = Path(path)
     if root.is_file():
-        raise ValueError(f"{root} is a single file: give the partition's folder, or the log dir")
+        raise ValueError(f"{root} is a single file: use the partition's folder, or the log dir")
     segments = segment_paths(root)
     log_dir = segments[0].path.parent.parent
     done: list[Repair] = []

@@ -95,7 +95,7 @@ def segment_paths(path: str | os.PathLike[str]) -> list[SegmentPath]:
                 found += sorted(_segments_in(folder))
     if not found:
         raise ValueError(
-            f"{root} has no segment files: give a .log file, a partition's directory or a log dir"
+            f"{root} has no segment files: use a .log file, a partition's folder or a log dir"
         )
     behind = [*found[1:], None]
     return [

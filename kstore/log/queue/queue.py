@@ -123,7 +123,7 @@ class Queue:
         self, log: QueueLog, name: str, *, lease_s: float = 30.0, max_deliveries: int = 5
     ) -> None:
         if lease_s <= 0:
-            raise ValueError(f"lease_s is {lease_s}: a lease lasts more than 0 seconds")
+            raise ValueError(f"lease_s is {lease_s}: it must be above 0")
         if not 1 <= max_deliveries < 1 << 20:
             raise ValueError(f"max_deliveries is {max_deliveries}: use 1 to {(1 << 20) - 1}")
         self.name = name
@@ -173,7 +173,7 @@ class Queue:
         empty list if none arrives in time.
         """
         if limit < 1:
-            raise ValueError(f"limit is {limit}: ask for one message or more")
+            raise ValueError(f"limit is {limit}: it must be 1 or more")
         found = self._take(limit)
         if found or timeout == 0:
             return found
@@ -328,7 +328,7 @@ class Queue:
         LeaseLostError.
         """
         if delay_s < 0:
-            raise ValueError(f"delay_s is {delay_s}: a delay is 0 or more seconds")
+            raise ValueError(f"delay_s is {delay_s}: it must not be negative")
         text = reason or "its worker gave it back"
         self._give_back(messages, int(delay_s * 1000), self.max_deliveries, text)
 

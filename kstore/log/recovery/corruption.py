@@ -1,5 +1,5 @@
-"""Finds the damage in a log in use, after a read has met unexpected bytes; and a last batch whose
-leader epoch is impossible.
+"""Finds the damage in a log in use, after a read found unexpected bytes. Also finds a last batch
+whose leader epoch is impossible.
 """
 
 from __future__ import annotations

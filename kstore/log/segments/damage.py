@@ -1,13 +1,15 @@
-"""Damage in segments: which bytes are no good batch, what is wrong with them, and which offsets
-they hide.
+"""Finds damage in segments: bytes that are not a valid batch, the reason, and the offsets that they
+hide.
 
-A batch's checksum does not cover its base offset, length, leader epoch and magic. What it does not
-cover is checked against the neighbours: offsets and epochs rise along a log. Where batches
-disagree, those are believed that most others agree with. Nothing is changed here.
+A batch's checksum does not cover its base offset, length, leader epoch and magic. These are
+compared with the neighbouring batches: offsets and epochs increase along a log. If batches
+contradict each other, the largest set of batches that agree is taken as right. Nothing is changed
+here.
 
-Not seen is a base offset that moved within a gap (which compaction and given offsets, KIP-391,
-leave), and, in the last batch, an offset or epoch that became larger while the index is lost. Of a
-replica such an epoch is seen once the current leader epoch is known (corruption.py).
+Two kinds of damage are not detected: a base offset that changed within a gap (which compaction and
+given offsets, KIP-391, leave), and, in the last batch, an offset or epoch that became larger while
+the index is lost. On a replica such an epoch is detected when the current leader epoch is known
+(corruption.py).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 Read = Callable[[int, int], bytes]
-"""``read(size, position)`` gives a file's bytes, fewer only at its end."""
+"""``read(size, position)`` returns bytes of a file; fewer than ``size`` only at its end."""
 
 NO_LIMIT = 2**63 - 1
 _HEADER_BYTES = 61
@@ -78,7 +80,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Good:
-    """A batch with the right checksum; ``span``: how many offsets it has."""
+    """A batch with the right checksum. ``span`` is the number of offsets that it has."""
 
     position: int
     size_bytes: int
@@ -89,7 +91,7 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Bytes that are no batch with the right checksum."""
+    """Bytes that are not a batch with the right checksum."""
 
     position: int
     end_position: int
@@ -100,20 +102,20 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the batches of a stretch have to agree with."""
+    """The bounds that the batches of a stretch must keep."""
 
     expected: int
-    """The first one's base offset is not below it."""
+    """The base offset of the first batch is this or higher."""
     limit: int = NO_LIMIT
-    """The last one's last offset is."""
+    """The last offset of the last batch is below this."""
     limit_is_end: bool = True
-    """Offsets are known to continue at the limit. Else: they may end before it."""
+    """True if offsets are known to continue at the limit. Otherwise they may end before it."""
     epoch: int = -1
-    """The first one's epoch is not below it."""
+    """The epoch of the first batch is this or higher."""
     epochs: Sequence[tuple[int, int]] = ()
-    """(epoch, its first offset) where they are known for all of the stretch."""
+    """(epoch, its first offset) pairs, if they are known for the whole stretch."""
     epoch_after: int = -1
-    """The epoch that the batch behind the stretch says it has; -1: there is none."""
+    """The epoch in the batch after the stretch; -1 if there is none."""
 
     def epoch_of(self, offset: int) -> int | None:
         """The known epoch of an offset."""
@@ -122,7 +124,7 @@ class Bounds:
 
 
 def hidden_offsets(first_offset: int, next_offset: int) -> str:
-    """The offsets that damage hides, in words."""
+    """The offsets that damage hides, as text."""
     if next_offset > first_offset:
         return f"offsets {first_offset} to {next_offset - 1}"
     return f"offsets from {first_offset} on" if first_offset >= 0 else "unknown offsets"
@@ -132,8 +134,8 @@ def hidden_offsets(first_offset: int, next_offset: int) -> str:
 
 
 def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Bad]:
-    """What [start, end) of a file holds. Behind bytes that are no batch it continues where the next
-    whole one begins; a Bad at the end reaches to the end.
+    """Iterate over the batches and the damage in [start, end) of a file. After bytes that are not a
+    batch, it continues at the next whole batch. A Bad at the end extends to the end.
     """
     position = start
     while position < end:
@@ -163,7 +165,7 @@ def walk(read: Read, start: int, end: int, bounds: Bounds) -> Iterator[Good | Ba
 
 
 def piece_at(read: Read, position: int, end: int) -> bytes:
-    """A megabyte from ``position``, or more where one batch needs it and the file has it."""
+    """A megabyte from ``position`` on, or more if one batch needs it and the file has it."""
     piece = read(min(_PIECE_BYTES, end - position), position)
     if len(piece) < _PREFIX_BYTES:
         return piece
@@ -174,7 +176,9 @@ def piece_at(read: Read, position: int, end: int) -> bytes:
 
 
 def _next_batch(read: Read, position: int, end: int, bounds: Bounds) -> int:
-    """Where the next batch with the right checksum begins that has possible offsets, or ``end``."""
+    """The position of the next batch that has the right checksum and possible offsets, or
+    ``end``.
+    """
     while position < end:
         piece = read(min(_PIECE_BYTES + _HEADER_BYTES, end - position), position)
         at = -1
@@ -192,7 +196,7 @@ def _next_batch(read: Read, position: int, end: int, bounds: Bounds) -> int:
 
 
 def _is_whole(data: bytes | bytearray) -> bool:
-    """Whether these bytes are one batch with the right checksum."""
+    """Whether the bytes are exactly one batch with the right checksum."""
     try:
         return sum(view.size_bytes for view in batches(data, verify=True)) == len(data)
     except InvalidBatchError:
@@ -200,7 +204,7 @@ def _is_whole(data: bytes | bytearray) -> bool:
 
 
 def is_batch_at(read: Read, position: int, offset: int) -> bool:
-    """Whether a whole batch with this base offset begins at this position."""
+    """Whether a whole batch with this base offset starts at this position."""
     head = read(_HEADER_BYTES, position)
     if len(head) < _HEADER_BYTES or int.from_bytes(head[:8], "big", signed=True) != offset:
         return False
@@ -208,8 +212,8 @@ def is_batch_at(read: Read, position: int, offset: int) -> bool:
 
 
 def restored_header(data: bytes) -> bytes | None:
-    """The bytes with the length and the magic that a batch of their size has, if its checksum is
-    right then: nothing else was damaged.
+    """The bytes with the length and the magic that a batch of this size has, if the checksum is
+    then right: no other byte was damaged. Otherwise None.
     """
     if len(data) < _HEADER_BYTES:
         return None
@@ -220,7 +224,7 @@ def restored_header(data: bytes) -> bytes | None:
 
 
 def _bad(read: Read, position: int, end_position: int, file_end: int) -> Bad:
-    """What is wrong with bytes that are no batch."""
+    """Describe bytes that are not a batch."""
     size = end_position - position
     head = read(min(size, _HEADER_BYTES), position)
     if len(head) < _HEADER_BYTES:
@@ -252,12 +256,12 @@ def _bad(read: Read, position: int, end_position: int, file_end: int) -> Bad:
 
 
 def survey(segment: str, read: Read, start: int, end: int, bounds: Bounds) -> list[Damage]:
-    """The damaged parts of [start, end) of a segment file, ascending."""
+    """The damaged parts of [start, end) of a segment file, in ascending order."""
     return judge(segment, list(walk(read, start, end, bounds)), end, bounds)
 
 
 def judge(segment: str, rows: list[Good | Bad], end: int, bounds: Bounds) -> list[Damage]:
-    """The damaged parts among what a walk to ``end`` has found, ascending."""
+    """The damaged parts among the results of a walk to ``end``, in ascending order."""
     believed = _believed(rows, bounds)
     found: list[Damage] = []
     before = bounds.expected
@@ -288,7 +292,7 @@ def _damage(
     bounds: Bounds,
     end: int,
 ) -> Damage:
-    """The damage that rows[first:stop] are."""
+    """The damage in rows[first:stop]."""
     span = sum(row.span for row in rows[first:stop] if isinstance(row, Good))
     end_position = rows[stop].position if stop < len(rows) else end
     following = next((rows[at] for at in range(stop, len(rows)) if believed[at]), None)
@@ -321,7 +325,7 @@ def _damage(
 def _explain_order(
     row: Good, least: int, most: int, known_epoch: int | None, before: int, after: int
 ) -> tuple[str, str]:
-    """(kind, reason) of a batch that does not fit between its neighbours."""
+    """(kind, reason) for a batch that does not fit between its neighbours."""
     if row.base_offset == least > most:
         last = row.base_offset + row.span - 1
         return "NOT_MONOTONIC", f"offsets {least} to {last}, but {most + row.span} is behind them"
@@ -343,11 +347,11 @@ def _explain_order(
 
 
 def _believed(rows: list[Good | Bad], bounds: Bounds) -> list[bool]:
-    """Which batches are right: the most that leave room for each other's offsets and for those of
-    the batches between them, and whose epochs rise.
+    """Which batches are right: the largest set in which offsets leave room for all batches in
+    between and epochs increase.
 
-    Of each batch its own offset is taken less the number of offsets in the batches before it: right
-    ones never fall.
+    From the offset of each batch the number of offsets in the batches before it is subtracted. For
+    right batches the result never decreases.
     """
     spans, total = [], 0
     for row in rows:
@@ -379,8 +383,8 @@ def _believed(rows: list[Good | Bad], bounds: Bounds) -> list[bool]:
 
 
 def _longest_rising(values: dict[int, int], least: int, most: int) -> list[int]:
-    """The keys of the longest part of ``values`` that never falls, within [least, most]; of several
-    the one that ends lowest.
+    """The keys of the longest subsequence of ``values`` that never decreases, within [least, most].
+    If several are longest, the one with the lowest end.
     """
     ends: list[int] = []
     last: list[int] = []
@@ -406,8 +410,9 @@ def _longest_rising(values: dict[int, int], least: int, most: int) -> list[int]:
 
 
 def _steadiest_rising(values: dict[int, int], least: int) -> list[int]:
-    """The keys of the longest part of ``values`` that never falls, none below ``least``; of several
-    the one with the fewest different values, and of these the one that ends lowest.
+    """The keys of the longest subsequence of ``values`` that never decreases, with no value below
+    ``least``. If several are longest, the one with the fewest different values; of these, the one
+    with the lowest end.
     """
     best: dict[int, tuple[int, int, int]] = {}  # by last value: length, changes (-), last key
     previous: dict[int, int] = {}

@@ -1,5 +1,6 @@
-"""Removes the files of a deleted log step by step: freeing much at once takes long, and blocks the
-file system's journal, and others, for as long. A file that a snapshot shares stays as it is there.
+"""Removes the files of a deleted log step by step. Freeing much space at once takes long, and
+blocks the file system's journal, and with it other writers, for that time. A file that a snapshot
+shares is kept there.
 """
 
 from __future__ import annotations

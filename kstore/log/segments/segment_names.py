@@ -1,5 +1,5 @@
-"""Segment files by name: how they are called, which a directory holds, how one is opened and
-removed. A segment's content is read elsewhere.
+"""The names of segment files: how files are named, which ones a folder has, and how to open and
+remove one. The content of segments is read elsewhere.
 """
 
 from __future__ import annotations

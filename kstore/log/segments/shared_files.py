@@ -1,4 +1,4 @@
-"""Files of segments that a snapshot may share by a hard link."""
+"""Segment files that a snapshot may share through a hard link."""
 
 from __future__ import annotations
 

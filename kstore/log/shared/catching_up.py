@@ -1,6 +1,6 @@
 """How a log that several processes write to applies the changes of the others. The core applies
-appends; here is the rest: rolls, segments that were deleted from the start, a log that was
-truncated or cleaned, and what a killed process has left after the last whole append.
+their appends. This module applies rolls, deletions of segments at the start, truncation and
+cleaning, and handles what a killed process left after its last whole append.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def join(log: LocalLog, members: Membership, *, adopts: bool = False) -> None:
         os.close(file)
     page.keeper = members.is_keeper
     if page.deleted:
-        raise LogNotFoundError(f"{log.topic_partition} was deleted just now: open it again")
+        raise LogNotFoundError(f"{log.topic_partition} was just deleted: open it again")
     is_new = page.needs_recovery and not page.text
     log.follow_page = catch_up
     core.share(page)

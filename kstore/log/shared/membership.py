@@ -111,12 +111,12 @@ class Membership:
         mark, self.incarnation, theirs, _pages = _SHARED.unpack_from(self._map)
         if mark != _MARK:
             raise errors.LogError(
-                f"{path} is of another version of kstore: use the same one in all processes"
+                f"{path} was created by another version of kstore: use one version in all processes"
             )
         if bool(theirs) != always:
             policy = "always" if theirs else "os or interval"
             raise ValueError(
-                f'{self.directory} is shared by processes with flush="{policy}": use the same here'
+                f'{self.directory} is shared by processes with flush="{policy}": use it here too'
             )
 
     @contextlib.contextmanager

@@ -142,13 +142,12 @@ class Transaction:
         local = getattr(log, "local", None)
         if local is None:
             raise TypeError(
-                f"the log is {log!r}: pass the log itself, which log() of the transaction's log "
-                "dir gives for a name"
+                f"the log is {log!r}: pass a Log that log() of the transaction's log dir returned"
             )
         if getattr(log, "log_dir", None) is not self._dir:
             raise ValueError(
-                f"{log.topic_partition} was opened by itself or elsewhere: use the log that "
-                "log() of the transaction's log dir gives"
+                f"{log.topic_partition} was not opened by the transaction's log dir: use "
+                "the log that its log() returns"
             )
         appends = self._appends.setdefault(local.name, _Appends(local))
         if expected is not None and appends.expected_offset is None:

@@ -49,7 +49,7 @@ def test_the_newest_version_of_both_sides_is_chosen() -> None:
         UnsupportedVersionError, match="has versions 0 to 11, but versions 12 to 18"
     ):
         versions.choose(1, at_least=12)
-    with pytest.raises(UnsupportedVersionError, match="does not offer Produce"):
+    with pytest.raises(UnsupportedVersionError, match="does not support Produce"):
         versions.choose(0)
 
 

@@ -249,7 +249,7 @@ def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(
             cluster = client(address)
             connection = await cluster.connection(ANY)
             assert connection.versions.features == {}
-            with pytest.raises(UnsupportedVersionError, match="does not offer Metadata"):
+            with pytest.raises(UnsupportedVersionError, match="does not support Metadata"):
                 await cluster.refresh(None)
             await cluster.close()
 

@@ -97,7 +97,7 @@ def test_no_cursor_goes_past_what_is_on_the_disk(disk: HeldDisk, log: Log) -> No
     append_held(disk, log, b"unsafe")
     with pytest.raises(OffsetOutOfRangeError):
         cursor.seek(2)
-    with pytest.raises(ValueError, match="can be read to 1"):
+    with pytest.raises(ValueError, match="can be read up to 1"):
         cursor.commit(2)
 
 
