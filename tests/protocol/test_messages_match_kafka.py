@@ -65,6 +65,7 @@ EXTENSIONS: dict[str, dict[str, tuple[int, str]]] = {
     "OffsetCommitValue": {"partition_epoch": (23200, "4+")},
     "LeaderAndIsrPartition": {"partition_epoch": (23200, "4+")},
     "LeaderAndIsrTopic": {"partition_count": (25300, "4+"), "retired_from": (25303, "4+")},
+    "LeaderAndIsrRequest": {"request_number": (10102, "4+")},
     "LeaderAndIsrPartitionError": {
         "latest_epoch": (10100, "4+"),
         "log_end_offset": (10101, "4+"),

@@ -11,6 +11,7 @@ has just registered gets everything, its metadata first.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -216,6 +217,7 @@ class Channel:
             type=FULL if news.full else INCREMENTAL,
             topic_states=topics,
             live_leaders=messages.live_leaders(state, topics),
+            request_number=next(self._channels.numbers),
         )
         response = await self._ask(request)
         if response.error_code == ErrorCode.NONE:
@@ -310,6 +312,8 @@ class Channels:
         self.when_deleted = controller.replicas_deleted
         self._when_offline = controller.replicas_failed
         self._when_ended = controller.logs_ended
+        self.numbers = itertools.count()
+        """Those of LeaderAndIsr requests, so that a broker recognizes a late one."""
         self._controller = controller
         self._peers = peers
         self._epochs_told = tells_epochs

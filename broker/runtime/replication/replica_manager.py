@@ -93,6 +93,8 @@ class ReplicaManager:
         self._store = store
         self._log_manager = log_manager
         self._one_at_a_time = asyncio.Lock()
+        self._last_number = (-1, -1)
+        """The controller epoch and the number of the last LeaderAndIsr request."""
         self._told_replicas = False
         self._told_metadata = False
         self._counts = counts
@@ -103,6 +105,8 @@ class ReplicaManager:
         """Lead or follow the partitions named; a full request also ends all others here."""
         async with self._one_at_a_time:
             refusal = self._refusal(request)
+            if refusal == ErrorCode.NONE and self._is_late(request):
+                refusal = ErrorCode.STALE_BROKER_EPOCH
             if refusal != ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=refusal)
             slices = Slices()
@@ -221,6 +225,17 @@ class ReplicaManager:
             return ErrorCode.STALE_BROKER_EPOCH
         self.controller_epoch = request.controller_epoch
         return ErrorCode.NONE
+
+    def _is_late(self, request: LeaderAndIsrRequest) -> bool:
+        """Whether a later request of the same controller was executed before: a broker that was
+        stalled reads its connections in any order. A full request would end the roles that began
+        since, also delayed ones, because it does not name them.
+        """
+        number = (request.controller_epoch, request.request_number)
+        if request.request_number >= 0 and number < self._last_number:
+            return True
+        self._last_number = max(self._last_number, number)
+        return False
 
     def _is_stale(self, request: ControlRequest) -> bool:
         """Whether it is for an earlier registration of this broker."""

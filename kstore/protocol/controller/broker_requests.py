@@ -103,7 +103,7 @@ class LiveLeader(Struct):
 
 class LeaderAndIsrRequest(Message, api_key=4, versions="7", flexible="4+"):
     """Makes a broker the leader or a follower of partitions; a full request names all of its
-    partitions.
+    partitions. The requests of one controller have ascending numbers.
     """
 
     controller_id: Int32 = field("0+", default=0)
@@ -113,6 +113,7 @@ class LeaderAndIsrRequest(Message, api_key=4, versions="7", flexible="4+"):
     type: Int8 = field("5+", default=0)
     topic_states: list[LeaderAndIsrTopic] = field("2+", default=[])
     live_leaders: list[LiveLeader] = field("0+", default=[])
+    request_number: Int64 = field("4+", default=-1, tag=10102, ignorable=True)
 
 
 class LeaderAndIsrPartitionError(Struct):

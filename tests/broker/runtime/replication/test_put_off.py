@@ -351,6 +351,35 @@ async def test_an_older_request_that_comes_late_does_not_replace_a_role_that_was
         await reached(lambda: replicas.hosted[place][:2] == (OTHER, 6))
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["newer", "late"])
+def test_a_full_request_ends_a_role_that_was_put_off_unless_it_is_older(
+    tmp_path: Path, late: bool
+) -> None:
+    async def story(folder: Path) -> None:
+        async with hanging(folder) as made:
+            manager, replicas = made.manager, made.manager.replicas
+            [there] = [index for index in (0, 1) if made.lies(index) == [True]]
+            place, here = TopicPartition("t", there), TopicPartition("t", 1 - there)
+            replicas.stop(place)
+            await made.hang()
+            role = isr(state(epoch=1, index=there), request_number=7)
+            assert codes(await manager.leader_and_isr(role)) == [0]
+            full = isr(
+                state(epoch=1, index=here.partition), type=FULL, request_number=6 if late else 8
+            )
+            answer = await manager.leader_and_isr(full)
+            assert answer.error_code == (ErrorCode.STALE_BROKER_EPOCH if late else ErrorCode.NONE)
+            await made.go_on()
+            if late:
+                await reached(lambda: place in replicas.hosted)
+                assert replicas.hosted[here].leader_epoch == 0
+            else:
+                await reached(lambda: list(folder.glob(f"*/t-{there}.*-stray")))
+                assert list(replicas.hosted) == [here]
+
+    asyncio.run(story(tmp_path))
+
+
 @on_a_loop
 async def test_a_role_that_was_put_off_for_a_former_topic_does_not_refuse_the_next_one(
     folder: Path,
