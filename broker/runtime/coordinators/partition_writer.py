@@ -135,10 +135,10 @@ class PartitionWriter:
             error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif error_code == ErrorCode.NONE and expected not in (None, job.base_offset):
             LOGGER.error(
-                "%s: a batch is at offset %d, not %d: another writer appends there",
+                "%s: a batch is at offset %d, not %d: another append there was refused",
                 place, job.base_offset, expected,
             )  # fmt: skip
-            error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # clients try again after the reload
         for tell in waiting:
             tell(error_code)
 

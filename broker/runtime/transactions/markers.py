@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.transactions.state import PREPARE_COMMIT, TV_2, Transaction
@@ -77,6 +76,59 @@ class MarkerWriter(Protocol):
         """Stop writing."""
 
 
+class OnTheWay(NamedTuple):
+    """A producer's markers on the way to one log, in `Partition.ending`: until they arrive, the
+    producer has no open transaction there. A marker may be sent again before a thread has appended
+    the first one.
+    """
+
+    markers: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+def _leave(partition: Partition, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    """A marker begins its way to the log."""
+    if partition.ending is None:
+        partition.ending = {}
+    count, highest, latest = partition.ending.get(producer_id, (0, epoch, coordinator_epoch))
+    partition.ending[producer_id] = OnTheWay(
+        count + 1, max(highest, epoch), max(latest, coordinator_epoch)
+    )
+
+
+def _arrive(partition: Partition, producer_id: int) -> None:
+    """A marker ends its way to the log."""
+    assert partition.ending is not None
+    waiting: OnTheWay = partition.ending.pop(producer_id)
+    if waiting.markers > 1:
+        partition.ending[producer_id] = waiting._replace(markers=waiting.markers - 1)
+
+
+class Epochs(Protocol):
+    """The last epochs of a producer's markers, in a log or on the way to it."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """The producer's."""
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The coordinator's."""
+
+
+def _refusal(
+    entry: Epochs | None, waiting: Epochs | None, epoch: int, coordinator_epoch: int
+) -> int:
+    """The log's reason to refuse a marker, after those that are on the way; or NONE."""
+    for known in (entry, waiting):
+        if known is not None and epoch < known.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if known is not None and coordinator_epoch < known.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE
+
+
 class Markers:
     """Writes markers to the partitions that this broker leads."""
 
@@ -91,8 +143,6 @@ class Markers:
         self._metadata = metadata
         self._partitions = partitions
         self._offsets_ended = offsets_ended
-        self._counts: Counter[tuple[Partition, int]] = Counter()
-        """The markers on the way to logs, by partition and producer."""
         self._watches: dict[int, list[set[TopicPartition]]] = {}
         """For each watched producer: where its transactions have ended since."""
 
@@ -124,7 +174,8 @@ class Markers:
     ) -> int:
         """End the transaction of a producer (id, epoch) on one partition; returns an error code.
 
-        A marker that a thread appends may still fail: `commit` reports that.
+        A marker that a thread appends may still fail: `commit` reports that. One that the log would
+        refuse is refused here: a coordinator's batches that are queued after it know their offsets.
 
         From transaction.version 2 on a marker's epoch is above that of the batches it ends
         (KIP-890); one that is already written may be repeated. The producer's next transaction has
@@ -150,22 +201,20 @@ class Markers:
             if partition.appends_queued:
                 # The log has this marker. Batches of the next transaction may be on the way to it.
                 return ErrorCode.NONE
-        kind = ControlType.COMMIT if committed else ControlType.ABORT
-        batch = control_batch(
-            EndTransactionMarker(kind, coordinator_epoch),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            timestamp=self._node.now_ms(),
-        )
+        waiting = (partition.ending or {}).get(producer_id)
+        refusal = _refusal(entry, waiting, epoch, coordinator_epoch)
+        if refusal != ErrorCode.NONE:
+            return refusal
+        batch = self._batch(producer, coordinator_epoch, committed=committed)
 
         is_on_the_way = True
-        self._on_the_way(partition, producer_id, 1)
+        _leave(partition, producer_id, epoch, coordinator_epoch)
 
         def arrive() -> None:
             nonlocal is_on_the_way
             if is_on_the_way:
                 is_on_the_way = False
-                self._on_the_way(partition, producer_id, -1)
+                _arrive(partition, producer_id)
 
         def ended(error_code: int) -> None:
             arrive()
@@ -183,28 +232,21 @@ class Markers:
             arrive()
         return error_code
 
-    def _on_the_way(self, partition: Partition, producer_id: int, change: int) -> None:
-        """A marker begins or ends its way to the log: until then the producer has no open
-        transaction there. A marker may be sent again before a thread has appended the first one.
-        """
-        if partition.ending is None:
-            partition.ending = set()
-        key = (partition, producer_id)
-        self._counts[key] += change
-        if self._counts[key]:
-            partition.ending.add(producer_id)
-        else:
-            del self._counts[key]
-            partition.ending.discard(producer_id)
+    def _batch(
+        self, producer: tuple[int, int], coordinator_epoch: int, *, committed: bool
+    ) -> bytes:
+        """A marker of a producer (id, epoch)."""
+        kind = ControlType.COMMIT if committed else ControlType.ABORT
+        return control_batch(
+            EndTransactionMarker(kind, coordinator_epoch),
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            timestamp=self._node.now_ms(),
+        )
 
     def may_write_now(self, places: Iterable[TopicPartition]) -> bool:
         """Whether markers on these partitions can be written without waiting for the disk."""
-        sample = control_batch(
-            EndTransactionMarker(ControlType.COMMIT, 0),
-            producer_id=0,
-            producer_epoch=0,
-            timestamp=self._node.now_ms(),
-        )
+        sample = self._batch((0, 0), 0, committed=True)
         found = [self._partitions.partition(place) for place in places]
         return all(each is None or each.may_append_now(sample) for each in found)
 

@@ -65,8 +65,8 @@ class Partition(Wakeable):
     isr_version: int
     proposed_isr: tuple[int, ...] | None
     """The ISR that the controller was asked for."""
-    ending: set[int] | None
-    """Producers (their ids) whose marker a thread appends: their transactions end here."""
+    ending: dict[int, Any] | None
+    """Producer id to its markers that threads append: its transaction ends here."""
     def __init__(
         self,
         entry: TopicEntry,

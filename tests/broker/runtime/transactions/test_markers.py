@@ -52,10 +52,10 @@ def test_a_transaction_ends_when_its_marker_is_on_the_way_to_the_log(tmp_path: P
         host.calm.over_budget = True
         assert end(host, EPOCH) == ErrorCode.NONE
         assert not has_transaction(host.partition, CLAIM)
-        assert host.partition.ending == {PRODUCER}
+        assert set(host.partition.ending) == {PRODUCER}
         await host.run()
         assert not has_transaction(host.partition, CLAIM)
-        assert host.partition.ending == set()
+        assert not host.partition.ending
         host.calm.over_budget = False
         write(host, EPOCH, 1)
         assert has_transaction(host.partition, CLAIM)
@@ -71,9 +71,9 @@ def test_of_two_markers_on_the_way_the_last_one_counts(tmp_path: Path) -> None:
         for _ in range(2):
             assert of.write(PLACE, (PRODUCER, EPOCH), 0, committed=False) == ErrorCode.NONE
         await host.run()
-        assert host.partition.ending == {PRODUCER}
+        assert set(host.partition.ending) == {PRODUCER}
         await host.run()
-        assert host.partition.ending == set()
+        assert not host.partition.ending
 
     play(tmp_path, story)
 
@@ -102,15 +102,46 @@ def test_a_marker_behind_others_writes_is_written(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_a_marker_that_was_refused_ends_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("queued", [False, True], ids=["at once", "in a thread"])
+def test_a_marker_that_was_refused_ends_nothing(tmp_path: Path, queued: bool) -> None:
     async def story(host: Host) -> None:
         write(host, EPOCH)
+        host.calm.over_budget = queued
         assert end(host, EPOCH - 1) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert has_transaction(host.partition, CLAIM)
+        assert host.runs == []
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("late", "code"),
+    [
+        ((EPOCH, 5), ErrorCode.INVALID_PRODUCER_EPOCH),
+        ((EPOCH + 1, 4), ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    ],
+)
+@pytest.mark.parametrize("queued", [False, True], ids=["in the log", "on the way"])
+def test_a_refused_marker_does_not_move_a_coordinators_batches(
+    tmp_path: Path, late: tuple[int, int], code: int, queued: bool
+) -> None:
+    """A coordinator knows the offsets of its batches when they are queued. The marker comes late,
+    after another one of a later epoch.
+    """
+
+    async def story(host: Host) -> None:
+        write(host, EPOCH)
+        of = markers(host)
+        host.calm.over_budget = queued
+        assert of.write(PLACE, (PRODUCER, EPOCH + 1), 5, committed=False) == ErrorCode.NONE
         host.calm.over_budget = True
-        assert end(host, EPOCH - 1) == ErrorCode.NONE, "a thread finds out"
-        await host.run()
-        assert has_transaction(host.partition, CLAIM)
+        producer = PRODUCER, late[0]
+        assert of.write(PLACE, producer, late[1], committed=True) == code
+        host.told.clear()
+        assert host.append(b"a decision") == 2
+        while host.runs:
+            await host.run()
+        assert host.told == [ErrorCode.NONE]
 
     play(tmp_path, story)
 
@@ -126,7 +157,7 @@ def test_a_marker_that_could_not_be_queued_ends_nothing(
         monkeypatch.setattr(host.writer, "write", refuse)
         with pytest.raises(MemoryError):
             end(host, EPOCH)
-        assert host.partition.ending == set()
+        assert not host.partition.ending
         assert has_transaction(host.partition, CLAIM)
 
     play(tmp_path, story)
