@@ -304,6 +304,8 @@ class Transactions:
             if not error.retriable:
                 self.machine.fail(error, is_fatal=True if fences(error) else None)
                 self._set_gate()
+                if self.machine.state is TxnState.FATAL:  # nothing sends what waits any more
+                    asyncio.get_running_loop().call_soon(self._producer.sender.drop_waiting, error)
             raise
 
 

@@ -14,6 +14,7 @@ from kstore.clients.core.consumer.commits import commit_row, commits_of
 from kstore.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
@@ -32,6 +33,10 @@ __all__ = ["TransactionMachine", "TxnState", "offset_rows", "topic_rows"]
 
 FATAL = (
     ClusterAuthorizationFailedError,
+    # The coordinator has forgotten the transactional id, and may have forgotten that another
+    # producer had taken it over. So it can't abort, and a new epoch could repeat what that one did
+    # (KAFKA-18019).
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     ProducerFencedError,
     TransactionalIdAuthorizationFailedError,

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from kstore.clients import Producer
-from kstore.errors import ErrorCode, KafkaError, TransactionAbortableError
+from kstore.errors import (
+    ErrorCode,
+    InvalidProducerIdMappingError,
+    KafkaError,
+    TransactionAbortableError,
+)
 from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
@@ -110,3 +115,47 @@ def test_an_abort_that_is_called_again_does_not_end_the_transaction_again(
         producer.abort_transaction()
         assert (coordinator.ends, coordinator.epoch) == (1, 1)
         producer.begin_transaction()
+
+
+@pytest.mark.parametrize("forgets", [AddPartitionsToTxnRequest, EndTxnRequest])
+def test_a_producer_whose_transactional_id_was_forgotten_can_only_be_closed(
+    broker: FakeBroker, forgets: type
+) -> None:
+    """As in Kafka (KAFKA-18019). The coordinator refuses to abort, too."""
+    coordinator = Coordinator(broker)
+    code = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+    def add(request: AddPartitionsToTxnRequest) -> Any:
+        answer = coordinator.add(request)
+        for topic in answer.results_by_topic_v3_and_below:
+            for row in topic.results_by_partition:
+                row.partition_error_code = code
+        return answer
+
+    def end(request: EndTxnRequest) -> Any:
+        coordinator.ends += 1
+        return Answer.EndTxn(error_code=code)
+
+    broker.handlers[ProduceRequest] = lambda request: Answer.Produce(
+        responses=[{"name": "t", "partition_responses": [{"index": 0, "base_offset": 3}]}]
+    )
+    broker.handlers[EndTxnRequest] = end
+    if forgets is AddPartitionsToTxnRequest:
+        broker.handlers[AddPartitionsToTxnRequest] = add
+    producer = begun(broker)
+    is_lost = forgets is AddPartitionsToTxnRequest
+    sent = producer.send("t", b"x")
+    for call in (
+        producer.commit_transaction,
+        producer.abort_transaction,
+        producer.abort_transaction,
+        producer.begin_transaction,
+        *([producer.close] if is_lost else []),
+    ):
+        with pytest.raises(InvalidProducerIdMappingError):
+            call()
+    producer.close()
+    if is_lost:
+        with pytest.raises(InvalidProducerIdMappingError):
+            sent.result(20)
+    assert coordinator.ends == (not is_lost)
