@@ -79,11 +79,12 @@ def serve(config: BrokerConfig, on_ready: OnReady) -> None:
 
 
 def _watched_loop() -> asyncio.AbstractEventLoop:
-    from kstore._fast.network.loop_watch import LoopWatch
+    from kstore._fast.network.loop_watch import LoopWatch, shorten_slice
     from kstore._fast.network.watched_loop import WatchedLoop
 
     watch = LoopWatch({key: api.name.encode() for key, api in APIS.items()})
     watch.attach()
+    shorten_slice()
     return WatchedLoop(watch)
 
 

@@ -3,6 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+def shorten_slice() -> bool:
+    """Ask the scheduler for short time slices of the calling thread: when it wakes up, it gets a
+    core at once from threads that have longer ones, instead of at their next timer tick (up to 4
+    ms). Its share of the core stays the same. Returns whether the system does it: Linux 6.12 and
+    newer, unless the thread has another scheduling policy or a negative nice value.
+    """
+
 class LoopWatch:
     """The clock of one loop."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kstore._fast.network.loop_guard import guard
-from kstore._fast.network.loop_watch import LoopWatch
+from kstore._fast.network.loop_watch import LoopWatch, shorten_slice
 from kstore._fast.network.watched_loop import WatchedLoop
 
 COUNTED_S = 0.002
@@ -75,6 +75,32 @@ def loop(watch):
 
 def hold(*_):
     time.sleep(COUNTED_S)
+
+
+def test_short_slices_are_for_the_calling_thread_only() -> None:
+    if sys.platform != "linux":
+        assert not shorten_slice()
+        return
+    found: list[int] = []
+    is_new = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 12)
+    # A negative nice value would be taken from new threads.
+    expected = is_new and os.nice(0) >= 0
+
+    def policy() -> None:
+        found.append(os.sched_getscheduler(0))
+
+    def short() -> None:
+        assert shorten_slice() == expected
+        policy()
+        inner = threading.Thread(target=policy)
+        inner.start()
+        inner.join()
+
+    thread = threading.Thread(target=short)
+    thread.start()
+    thread.join()
+    assert [each & os.SCHED_RESET_ON_FORK != 0 for each in found] == [expected, False]
+    assert {each & ~os.SCHED_RESET_ON_FORK for each in found} == {os.SCHED_OTHER}
 
 
 def test_a_callback_that_holds_the_loop_is_told_with_the_time_it_took(watch):
