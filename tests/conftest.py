@@ -36,6 +36,8 @@ REAL_PROCESSES = (
     "pipeline", "soak", "testing", "upgrade",
 )  # fmt: skip
 PURE = ("broker/state",)
+FORKS_BROKERS = pytest.StashKey[bool]()
+"""Whether the session's brokers are forked."""
 TRIES_FEWER: set[Any] = set()
 """Properties and state machines whose examples are fewer than they say."""
 
@@ -144,13 +146,14 @@ def zookeeper_server(zookeeper_jars: None, tmp_path: Path) -> Iterator[ZooKeeper
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without the slow tests (`make check`), properties try fewer examples, and brokers are
-    forked.
+    """Without the slow tests (`make check`), properties try fewer examples. There, and in
+    `make test`, brokers are forked.
     """
     is_quick = "not slow" in config.option.markexpr
     if is_quick:
         settings.load_profile("quick")
-        forked_brokers.IS_WANTED = hasattr(os, "pidfd_open")
+    is_left_out = "not thorough" in config.option.markexpr
+    config.stash[FORKS_BROKERS] = is_left_out and hasattr(os, "pidfd_open")
     if "TEST_TIMES" in os.environ:
         times = TestTimes(Path(os.environ["TEST_TIMES"]), QUICK_S if is_quick else math.inf)
         config.pluginmanager.register(times, "test-times")
@@ -165,9 +168,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndOneS
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that runs again gets new fixtures of its module, because the first try has left its
-    topics and groups in the broker that it shares with other tests.
+    """Brokers that this test starts are forked, or not. A test that runs again gets new fixtures of
+    its module, because the first try has left its topics and groups in the broker that it shares
+    with other tests.
     """
+    has_own_python = item.get_closest_marker("own_python") is not None
+    forked_brokers.IS_WANTED = item.config.stash[FORKS_BROKERS] and not has_own_python
     if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
         return
     for definitions in item._fixtureinfo.name2fixturedefs.values():

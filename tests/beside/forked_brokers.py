@@ -1,13 +1,17 @@
 """Brokers that are forked from a process that has imported kstore already. The start and the end of
 Python, and its imports, cost 0.3 CPU seconds a broker; a fork costs 0.05.
 
-Only the quick tests do that (`make check`; tests/conftest.py). In `make test` each broker is a
-`python -m kstore serve`, and so in both if its test gives it an unusual environment or command.
+`make check` and `make test` do that (tests/conftest.py). A broker is a `python -m kstore serve` in
+`make test-all`, in a run of single files, in tests that are marked `own_python`, and if its test
+gives it an unusual environment or command.
 
 The process with the imports has one thread and no event loop. It forks when it is asked to over a
 socket. It is the parent, so it writes a broker's exit code into a pipe.
 
-    python -m tests.beside.forked_brokers FD    that process; FD is its end of the socket
+    python -m tests.beside.forked_brokers FD [MODULE...]
+
+is that process. FD is its end of the socket. The modules are what it imports, instead of what
+brokers need: then it forks other commands of `kstore`.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from kstore import broker_process
 
 ROOT = Path(__file__).parents[2]
 IS_WANTED = False
-"""Whether brokers are forked: conftest sets it in the quick tests."""
+"""Whether brokers are forked: conftest sets it before each test."""
 MAX_REQUEST = 1 << 18
 ROOMS = (
     "kstore.broker.api", "kstore.broker.compose", "kstore.broker.coordination",
@@ -82,21 +86,27 @@ class ForkedProcess(subprocess.Popen[bytes]):
 class Nursery:
     """The process that forks brokers, as this process sees it. Threads may share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._asking = threading.Lock()
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(other.fileno())],
+                [sys.executable, "-m", __name__, str(other.fileno()), *modules],
                 cwd=ROOT, pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
 
     def start(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], stderr: int
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stderr: int,
+        folder: Path = ROOT,
     ) -> ForkedProcess:
-        """A forked `kstore` with these arguments."""
-        asked = json.dumps({"arguments": arguments, "environment": dict(environment)}).encode()
+        """A forked `kstore` with these arguments, in this folder."""
+        given = {"arguments": arguments, "environment": dict(environment), "folder": str(folder)}
+        asked = json.dumps(given).encode()
         assert len(asked) < MAX_REQUEST
         stdout, writes_stdout = os.pipe()
         exit_code, writes_exit_code = os.pipe()
@@ -109,6 +119,11 @@ class Nursery:
             os.close(writes_exit_code)
         assert pid, "the process that forks brokers has ended"
         return ForkedProcess(["kstore", *arguments], pid, stdout, exit_code)
+
+    def close(self) -> None:
+        """End the process, when what it has forked has exited."""
+        self._socket.close()
+        self._process.wait()
 
 
 class ForkedBroker(broker_process.BrokerProcess):
@@ -205,6 +220,7 @@ def run(asked: dict[str, Any], given: list[int]) -> NoReturn:
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
     sys.argv = [str(ROOT / "kstore" / "__main__.py"), *asked["arguments"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from kstore.__main__ import main
@@ -217,10 +233,13 @@ def run(asked: dict[str, Any], given: list[int]) -> NoReturn:
     os._exit(code)  # Python would first free every object, and so copy most pages of the parent
 
 
-def serve(descriptor: int) -> None:
-    """Import kstore, and fork brokers until the other end of the socket is closed."""
+def serve(descriptor: int, *modules: str) -> None:
+    """Import kstore, or these modules, and fork until the other end of the socket is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
-    import_all()
+    for name in modules:
+        import_module(name)
+    if not modules:
+        import_all()
     assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1
     gc.collect()
     gc.freeze()
@@ -230,4 +249,4 @@ def serve(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), *sys.argv[2:])

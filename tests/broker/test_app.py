@@ -30,7 +30,7 @@ from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 Start = Callable[..., KstoreBroker]
 CLIENTS: list[AdminClient] = []
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.own_python]
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ class KstoreBroker(BrokerProcess):
         return [sys.executable, "-m", "kstore", "serve", *flags]
 
     def launcher(self) -> type[broker_process.BrokerProcess]:
-        """In the quick tests it is forked, unless its environment or its command is unusual."""
+        """In most tests it is forked, unless its environment or its command is unusual."""
         is_usual = not self._environment and type(self).command is KstoreBroker.command
         if forked_brokers.IS_WANTED and self.may_be_forked and is_usual:
             return forked_brokers.ForkedBroker

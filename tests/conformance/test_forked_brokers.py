@@ -21,7 +21,7 @@ from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 
 @pytest.fixture(autouse=True)
 def is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in `make test`."""
+    """Whatever the run is."""
     monkeypatch.setattr(forked_brokers, "IS_WANTED", True)
 
 

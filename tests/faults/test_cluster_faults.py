@@ -24,7 +24,7 @@ from tests.faults.histories import (
 )
 from tests.reference.linearizability import is_linearizable
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.own_python, pytest.mark.timeout(600)]
 
 FAULTS = 6
 

@@ -25,7 +25,7 @@ from tests.broker.harness.wire import Wire, ask
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 from tests.plain_messages import Ask
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.own_python]
 TIMEOUT_S = 60
 SETTINGS = THREE_REPLICAS
 PRODUCER = {

@@ -10,6 +10,8 @@ from tests.conformance.conftest import AGAINST_KAFKA
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.conformance.libraries.samples import samples
 
+pytestmark = pytest.mark.own_python
+
 
 def client_of(broker, name: str = "confluent-kafka"):
     """A driver of a Python client on the broker."""
