@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWLIST = Path(__file__).with_name("stubtest_allowlist.txt")
+SETTINGS = Path(__file__).with_name("stubtest.ini")
 
 
 def stubtest(folder: Path, modules: list[str]) -> subprocess.CompletedProcess[str]:
@@ -19,6 +20,7 @@ def stubtest(folder: Path, modules: list[str]) -> subprocess.CompletedProcess[st
     command = [
         sys.executable, "-m", "mypy.stubtest", *modules, "--concise", "--ignore-disjoint-bases",
         "--allowlist", str(ALLOWLIST), "--ignore-unused-allowlist",
+        "--mypy-config-file", str(SETTINGS),
     ]  # fmt: skip
     return subprocess.run(
         command, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},

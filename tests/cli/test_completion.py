@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.beside import forked_brokers
 from tests.cli.shell import Shell
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
+IMPORTED = (
+    "kstore.cli.app", "kstore.cli.completion", "kstore.cli.cluster_folder",
+    "kstore.cli.records.consume", "kstore.clients.admin.client", "kstore.config.broker",
+    "pydantic.type_adapter",
+)  # fmt: skip
+"""What most completions import."""
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +36,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
         yield running
 
 
-def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
-    """bash's completions of the last word of the line. Nothing else may be written."""
+@pytest.fixture(scope="module")
+def commands() -> Iterator[forked_brokers.Nursery]:
+    """Forks commands. Python and the imports of the command line cost more than a completion."""
+    nursery = forked_brokers.Nursery(*IMPORTED)
+    yield nursery
+    nursery.close()
+
+
+def environment_of(line: str, bootstrap: str | None, folder: Path) -> dict[str, str]:
+    """In which bash asks for the completions of the last word of the line."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KSTORE_")}
     environment |= {
         "_KSTORE_COMPLETE": "complete_bash", "COMP_WORDS": line,
@@ -37,12 +53,31 @@ def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
     }  # fmt: skip
     if bootstrap is not None:
         environment["KSTORE_BOOTSTRAP_SERVER"] = bootstrap
+    return environment
+
+
+def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
+    """bash's completions of the last word of the line. Nothing else may be written."""
     done = subprocess.run(
-        [sys.executable, "-m", "kstore"], env=environment, cwd=folder, capture_output=True,
-        text=True, timeout=60, check=True,
+        [sys.executable, "-m", "kstore"], env=environment_of(line, bootstrap, folder), cwd=folder,
+        capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stderr == ""
     return done.stdout.split()
+
+
+def fork_completes(
+    commands: forked_brokers.Nursery, line: str, bootstrap: str | None, folder: Path
+) -> list[str]:
+    """The same, by a forked command."""
+    environment = environment_of(line, bootstrap, folder)
+    with tempfile.TemporaryFile() as errors:
+        forked = commands.start([], environment=environment, stderr=errors.fileno(), folder=folder)
+        with forked.stdout:
+            output = forked.stdout.read().decode()
+        assert forked.wait(60) == 0
+        assert errors.seek(0, os.SEEK_END) == 0
+    return output.split()
 
 
 @pytest.mark.parametrize(
@@ -77,9 +112,10 @@ def completed(line: str, bootstrap: str | None, folder: Path) -> list[str]:
     ],
 )  # fmt: skip
 def test_names_and_words_are_offered(
-    broker: KstoreBroker, tmp_path: Path, line: str, offered: list[str]
-) -> None:
-    assert completed(line, broker.bootstrap, tmp_path) == offered
+    broker: KstoreBroker, commands: forked_brokers.Nursery, tmp_path: Path, line: str,
+    offered: list[str],
+) -> None:  # fmt: skip
+    assert fork_completes(commands, line, broker.bootstrap, tmp_path) == offered
 
 
 def test_the_cluster_is_the_one_that_stands_before(broker: KstoreBroker, tmp_path: Path) -> None:
@@ -95,7 +131,7 @@ def test_the_cluster_is_the_one_that_stands_before(broker: KstoreBroker, tmp_pat
 
 @pytest.mark.parametrize("bootstrap", ["localhost:1", "no port", "${env:NO_SUCH}"])
 def test_without_an_answer_nothing_is_offered_and_nothing_said(
-    tmp_path: Path, bootstrap: str
+    commands: forked_brokers.Nursery, tmp_path: Path, bootstrap: str
 ) -> None:
-    assert completed("kstore consume ", bootstrap, tmp_path) == []
-    assert completed("kstore group describe ", bootstrap, tmp_path) == []
+    assert fork_completes(commands, "kstore consume ", bootstrap, tmp_path) == []
+    assert fork_completes(commands, "kstore group describe ", bootstrap, tmp_path) == []
