@@ -345,6 +345,7 @@ def right(admin: AdminClient, consumer: Consumer, producer: Producer, log: Log) 
 """
 
 
+@pytest.mark.thorough  # mypy reads all of kstore; `make test` has the refusals at run time
 @pytest.mark.slow
 def test_mypy_refuses_the_same(tmp_path: Path) -> None:
     path = tmp_path / "uses.py"
