@@ -205,7 +205,9 @@ def test_a_group_with_a_backlog_reads_in_order(
         assert report.keys_out_of_order > 0, "the check that the extension makes is needed"
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol", [pytest.param("classic", marks=pytest.mark.thorough), "consumer"]
+)
 def test_a_running_workload_stays_in_order_while_brokers_are_killed(
     cluster: KstoreCluster, protocol: str
 ) -> None:
@@ -267,7 +269,9 @@ def test_a_running_workload_stays_in_order_while_brokers_are_killed(
     assert report.records - report.duplicates == made.written
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol", ["classic", pytest.param("consumer", marks=pytest.mark.thorough)]
+)
 def test_the_delay_for_a_group_that_has_caught_up(
     cluster: KstoreCluster, protocol: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -107,8 +107,13 @@ def test_what_once_failed(run_simulations: Simulations, seed: int, arguments: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "workload", ["copy", "group", "topics", "classic", "streams", "expand", "sharing", "churn"]
-)
+    "workload",
+    [
+        "copy", "group", "sharing", "churn",
+        *(pytest.param(each, marks=pytest.mark.thorough)
+          for each in ("topics", "classic", "streams", "expand")),
+    ],
+)  # fmt: skip
 def test_each_workload_comes_to_something(run_simulations: Simulations, workload: str) -> None:
     counted = {
         "copy": "transactions committed",

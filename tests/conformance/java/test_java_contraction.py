@@ -62,7 +62,9 @@ def check_order(rows: list[Row], rounds: int) -> None:
         assert [row[2] for row in rows if row[1] == key.decode()] == list(range(rounds)), key
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol", ["classic", pytest.param("consumer", marks=pytest.mark.thorough)]
+)
 def test_javas_consumer_reads_in_order_across_a_contraction(
     files_kstore: KstoreBroker, protocol: str
 ) -> None:
@@ -110,7 +112,9 @@ def test_javas_consumer_reads_in_order_across_a_contraction(
     assert set(parts[:retired]) == {2, 3}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol", [pytest.param("classic", marks=pytest.mark.thorough), "consumer"]
+)
 def test_a_group_of_javas_that_begins_at_the_end_is_not_held_back_for_ever(
     files_kstore: KstoreBroker, protocol: str
 ) -> None:

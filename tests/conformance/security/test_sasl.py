@@ -229,7 +229,13 @@ def java_settings(
     return file
 
 
-@pytest.mark.parametrize("mechanism", MODULES)
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pytest.param(each, marks=pytest.mark.thorough if each == "SCRAM-SHA-256" else ())
+        for each in MODULES
+    ],
+)
 def test_java_clients_by_each_mechanism(
     broker: Broker, signer: Signer, authority: Authority, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, mechanism: str,

@@ -30,13 +30,22 @@ MOST_ELEMENTS = 100_000
 PARTS = 8
 """By what the quick tests divide sizes and limits."""
 KEYS = [key for key, row in API_TABLE.items() if row.handler != FAST and not row.internal]
+
+
+def _marks(distinct: bool, is_last: bool) -> Any:
+    """Elements that are all the same: `make test` has them in the last array of each request."""
+    if distinct and is_last:
+        return ()
+    return pytest.mark.slow if distinct or is_last else (pytest.mark.slow, pytest.mark.thorough)
+
+
 CASES = [
     pytest.param(
         key,
         path,
         distinct,
         id=f"{APIS[key].name}-{'.'.join(path)}-{distinct}",
-        marks=() if distinct and path == paths[-1] else pytest.mark.slow,
+        marks=_marks(distinct, path == paths[-1]),
     )
     for key in KEYS
     for paths in (list(array_paths(key, API_TABLE[key].max_version)),)
