@@ -8,14 +8,22 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kstore.clients import AdminClient, NewTopic
+from kstore.pipeline.this_python import this_python
 from kstore.testing.brokers import Broker
-from tests.conformance.kafka_jars import KafkaUnavailableError, connector_jars, iceberg_jars
+from tests.beside.class_data import FOLDER, ClassData
+from tests.conformance.kafka_jars import (
+    KafkaUnavailableError,
+    connector_jars,
+    iceberg_jars,
+    java_program,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +39,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = this_python()
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_CONF_DIR"] = str(folder)
+    os.environ["SPARK_CONF_DIR"] = str(_no_settings())
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    classes = ClassData("spark", *_its_classes())
+    monkeypatch = pytest.MonkeyPatch()
+    flags = [os.environ["SPARK_SUBMIT_OPTS"], *classes.flags()]
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", " ".join(flags))
     session = (
         SparkSession.builder.master("local[2]")
         .appName("kstore tests")
@@ -55,13 +67,33 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
+    monkeypatch.undo()  # of this JVM alone
     session.sparkContext.setLogLevel("ERROR")
     yield session
     gateway = session.sparkContext._gateway
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # the JVM ends with it
-    gateway.proc.wait(60)
+    gateway.proc.wait(120)
+    classes.keep()
+
+
+def _no_settings() -> Path:
+    """An empty folder, which is in Spark's class path: shared classes need the same one each
+    time.
+    """
+    folder = FOLDER / "no-settings"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _its_classes() -> Iterator[Path]:
+    """The files that Spark's JVM has its classes from, or that change with them."""
+    import pyspark
+
+    yield Path(pyspark.__file__)
+    with suppress(KafkaUnavailableError):
+        yield Path(java_program()).resolve()
 
 
 def _jars() -> list[Path]:
