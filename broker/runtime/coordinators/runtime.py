@@ -67,8 +67,8 @@ class CoordinatorPartition:
             self.when_ahead()
 
     async def load(self, reading: asyncio.Lock) -> None:
-        """Replay the log; a bad record makes the partition unavailable. After an error of the disk
-        it is loaded again later.
+        """Replay the log; a bad record makes the partition unavailable. After an error of the disk,
+        or an append that failed meanwhile, it is loaded again later.
 
         Records of the former leader count once the followers have them, too.
         """
@@ -83,6 +83,8 @@ class CoordinatorPartition:
             LOGGER.error("%s can't be loaded: %s", self.place, error)
             if isinstance(error, OSError | LogError):
                 self.when_unreadable()
+            elif isinstance(error, KafkaError) and self.writer.partition(self.place) is not None:
+                self.when_ahead()  # an append of before failed, but this broker still leads it
             return
         # In the same turn of the loop as the last record, so none is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -160,7 +162,7 @@ class Coordinator(Generic[P]):
         }
         self._by_index.update(made)
         for partition in sorted(made.values(), key=_log_bytes):
-            partition.when_ahead = partial(self._replace_later, partition)
+            partition.when_ahead = partial(self._replace_later, partition, RELOAD_SECONDS)
             partition.when_unreadable = partial(self._replace_later, partition, LOAD_AGAIN_SECONDS)
             partition.loading = self.spawn(self._load(partition))
         if made and not self._begun:
@@ -173,7 +175,7 @@ class Coordinator(Generic[P]):
         if partition.error_code == ErrorCode.NONE:
             self.load_us.record((perf_counter_ns() - began_ns) // 1000)
 
-    def _replace_later(self, partition: P, pause_s: float = RELOAD_SECONDS) -> None:
+    def _replace_later(self, partition: P, pause_s: float) -> None:
         self.loop.call_later(pause_s, self._replace, partition)
 
     def _replace(self, partition: P) -> None:

@@ -36,6 +36,7 @@ cdef class Partition(Wakeable):
     cdef readonly int stored_level          # of that codec; -1: its default
     cdef public int32_t insync_replicas     # how many there are
     cdef int64_t expected_end               # of the log, after the batches of `append_later`
+    cdef int64_t planned_job, planned_term  # of the last append by it: its number, the log's term
     cdef public dict ending                 # producer id -> markers that threads append; or None
     cdef readonly int32_t min_insync_replicas   # the number that a write with acks=all needs
     cdef int append(self, uint8_t* data, Py_ssize_t size, int origin, AppendResult* out) except -1

@@ -424,13 +424,12 @@ cdef class Partition(Wakeable):
         if origin == ORIGIN_COORDINATOR and self.insync_replicas < self.min_insync_replicas:
             return NOT_ENOUGH_REPLICAS, -1
         job = PartitionJob.__new__(PartitionJob)
-        job.partition = self
-        job.core = self.core
+        job.partition, job.core = self, self.core
         job.take(data)
-        job.leader_epoch = self.leader_epoch
-        job.origin = origin
+        job.leader_epoch, job.origin = self.leader_epoch, origin
         job.callback = callback
-        if self.core.queued == 0:
+        if self.core.queued == 0 or self.core.given != self.planned_job or \
+                self.core.term != self.planned_term:    # it is in the log, or will be refused
             self.expected_end = self.core.log_end_offset
         cdef int64_t base = self.expected_end
         at = job.data
@@ -439,6 +438,7 @@ cdef class Partition(Wakeable):
             self.expected_end += info.last_offset_delta + 1
             at += info.size_bytes
         (<AppendQueue>self.core.appends).submit(job)
+        self.planned_job, self.planned_term = job.number, job.term
         return NONE, base
 
     @property

@@ -21,6 +21,13 @@ PLACE = TopicPartition("__transaction_state", 0)
 class Writer:
     """All records are committed, and the log is not on this broker."""
 
+    def __init__(self, *, leads: bool) -> None:
+        self._leads = leads
+
+    def partition(self, place: TopicPartition) -> object | None:
+        assert place == PLACE
+        return object() if self._leads else None
+
     async def committed(self, place: TopicPartition) -> None:
         assert place == PLACE
 
@@ -40,10 +47,12 @@ class Failing(CoordinatorPartition):
             raise self.problems.pop(0)
 
 
-async def load(problems: list[Exception], loads: int) -> CoordinatorPartition:
+async def load(
+    problems: list[Exception], loads: int, *, leads: bool = False
+) -> CoordinatorPartition:
     """The served partition after this number of loads."""
     topic = cast(Any, SimpleNamespace(name=PLACE.topic, led=lambda: [0], may_answer=lambda: True))
-    writer = cast(Any, Writer())
+    writer = cast(Any, Writer(leads=leads))
     coordinator = Coordinator(topic, writer, lambda at: Failing(problems, topic, writer, at))
     coordinator.start()
     found: list[CoordinatorPartition] = []
@@ -83,3 +92,11 @@ def test_what_a_second_load_would_not_change_is_not_tried_again(
     monkeypatch.setattr(runtime, "LOAD_AGAIN_SECONDS", 0)
     partition = asyncio.run(load([problem], 1))
     assert partition.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_load_that_met_a_failed_append_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise nobody would serve the partition until another broker leads it."""
+    monkeypatch.setattr(runtime, "RELOAD_SECONDS", 0)
+    problems: list[Exception] = [error_for(ErrorCode.NOT_COORDINATOR)] * 2
+    partition = asyncio.run(load(problems, 3, leads=True))
+    assert partition.error_code == ErrorCode.NONE

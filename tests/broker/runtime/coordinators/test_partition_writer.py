@@ -94,6 +94,23 @@ def test_else_the_offset_is_known_and_the_answer_waits(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_the_offset_is_behind_what_was_copied_as_a_follower(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        host.append(b"a")
+        host.calm.over_budget = True
+        copied = build_batch([b"b", b"c"], timestamp=1, base_offset=1)
+        core = host.partition.log.core
+        host.dir.appends.append(core, copied, 0, "replica", lambda job: None)
+        assert host.runs.pop(0)()  # it is in the log, and the loop has not seen it yet
+        assert host.partition.appends_queued == 1
+        assert [host.append(b"d"), host.append(b"e")] == [3, 4]
+        await host.run()
+        await host.run()
+        assert host.told == [0] * 3
+
+    play(tmp_path, story)
+
+
 def test_what_is_too_large_is_refused_before_anything_rests_on_it(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         host.calm.over_budget = True
