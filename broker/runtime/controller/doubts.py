@@ -71,4 +71,11 @@ class ControllerDoubts:
                 " from offset %d on",
                 *place, change.image.leader, current[change.image.leader].log_end_offset,
             )  # fmt: skip
+        elif current.keys() >= set(partition.replicas):
+            LOGGER.error(
+                "all replicas of %s-%d have reported the ends of their logs (broker: leader epoch,"
+                " offset): %s. Only one has the latest epoch, and another one is longer: one of"
+                " them is damaged or was not in sync. Choose with `kstore elect --unclean`",
+                *place, {node: each.place for node, each in sorted(current.items())},
+            )  # fmt: skip
         return change

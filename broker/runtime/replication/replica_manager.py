@@ -238,9 +238,11 @@ class ReplicaManager:
         return False
 
     def _is_stale(self, request: ControlRequest) -> bool:
-        """Whether it is for an earlier registration of this broker."""
+        """Whether it is for an earlier registration of this broker: so is each that comes before
+        this process has registered, while ZooKeeper still has its predecessor's session.
+        """
         mine = self._membership.broker_epoch
-        return request.broker_epoch != NO_EPOCH and request.broker_epoch < mine
+        return request.broker_epoch != NO_EPOCH and (mine < 0 or request.broker_epoch < mine)
 
     def _note_ready(self) -> None:
         if self._told_replicas and self._told_metadata:

@@ -202,7 +202,7 @@ class Replicas:
         lacking = log.has_lost if leads else log.has_hole
         if not (doubted or lacking):
             return True
-        face = partial(_face, log, state.leader_epoch if doubted else None, lacking, leads)
+        face = partial(_face, log, state.leader_epoch, doubted, lacking, leads)
         self._fetchers().stop(place)  # nothing may be appended meanwhile
         try:
             path, what = log.log_dir.path, f"leaving out what {place} has lost"
@@ -433,10 +433,14 @@ class Replicas:
                 log.exception("the leader of %s changed, but the broker failed to react", place)
 
 
-def _face(log: Log, most: int | None, lacking: bool, leads: bool) -> None:
-    """What `_face_losses` does on the disk."""
-    if most is not None:
+def _face(log: Log, most: int, doubted: bool, lacking: bool, leads: bool) -> None:
+    """What `_face_losses` does on the disk. A log that is ahead of its role's epoch stays whole: it
+    refuses the role, and may be the one that is furthest.
+    """
+    if doubted:
         log.doubt_last_batch(most)
+    if log.latest_epoch > most:
+        return
     if lacking and leads:
         log.skip_lost()
     elif lacking:

@@ -15,9 +15,10 @@ from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = ["LARGEST_EPOCH", "LogEnd", "doubted", "is_doubted", "most_complete"]
 
-UNKNOWN_EPOCHS = 1000
+UNKNOWN_EPOCHS = 500
 """A doubted partition continues this far above the known epochs: logs of brokers that are down may
-have later ones.
+have later ones. After a second restore of the same copy, logs are still less than 1,000 epochs
+ahead, so that nothing in them is taken for damage (kstore/log/recovery/corruption.py).
 """
 LARGEST_EPOCH = 1 << 30
 """A larger one in a log is damage."""
@@ -72,7 +73,9 @@ def most_complete(
     state: ControllerState, topic: str, index: int, ends: Mapping[int, LogEnd]
 ) -> PartitionChange | None:
     """The election of a doubted partition's leader, once all of its replicas have answered its
-    current epoch: logs that end in the same epoch at the same offset are equal, and in sync.
+    current epoch: logs that end in the same epoch at the same offset are equal, and in sync. None
+    if only one log has the latest epoch and another is longer: a turned bit looks the same (no
+    checksum covers epochs), so an operator has to choose.
     """
     partition = state.partition(topic, index)
     if partition is None or not is_doubted(partition):
@@ -86,6 +89,9 @@ def most_complete(
     if not known.keys() >= set(partition.replicas):
         return None
     furthest = max(known[node].place for node in partition.replicas)
+    latest = [end for end in known.values() if end.latest_epoch == furthest[0]]
+    if len(latest) == 1 and any(end.log_end_offset > furthest[1] for end in known.values()):
+        return None
     isr = tuple(node for node in partition.replicas if known[node].place == furthest)
     staying = [node for node in isr if node not in state.leaving]
     leader = (staying or isr)[0]

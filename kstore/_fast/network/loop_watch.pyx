@@ -52,6 +52,7 @@ cdef extern from *:
         memset(&found, 0, sizeof found);
         if (syscall(SYS_sched_getattr, 0, &found, sizeof found, 0) < 0) return 0;
         if (found.policy != SCHED_OTHER || found.nice < 0) return 0;
+        if (found.runtime_ns == 0) return 0;    /* before Linux 6.12, which tells the slice */
         found.size = sizeof found;
         found.flags = KSTORE_RESET_ON_FORK;
         found.runtime_ns = slice_ns;

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doubt_last_batch", "examine"]
 
+EPOCH_BITS = 32
 RESTORED_EPOCHS = 1000
 """An older copy of the coordination store can lack this many leader epochs of a partition."""
 
@@ -81,13 +82,17 @@ def doubt_last_batch(log: LocalLog, most: int) -> None:
     would contradict it when the log is opened.
 
     What one turned bit does not explain is kept as it is: several batches with such an epoch, or
-    one that is only a little above, as after the coordination store was restored from a copy.
+    another difference from the possible ones, and an epoch that is only a little above, as after
+    the coordination store was restored from a copy.
     """
     core = log.core
     with core:
         epochs = core.epochs.as_list()
         epoch, first = epochs[-1] if epochs else (-1, -1)
         if epoch <= most + RESTORED_EPOCHS:
+            return
+        least = epochs[-2][0] if len(epochs) > 1 else 0
+        if not any(least <= epoch ^ 1 << bit <= most for bit in range(EPOCH_BITS)):
             return
         if not core.log_start_offset <= first < core.log_end_offset:
             return

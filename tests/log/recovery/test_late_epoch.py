@@ -69,8 +69,8 @@ def test_a_last_batch_with_an_epoch_that_no_leader_had_is_damaged(
 
 @pytest.mark.parametrize(
     "epochs",
-    [[0, MOST], [0, MOST + 1000], [0, LARGE, LARGE], [], [LARGE, LARGE]],
-    ids=["not above", "restored store", "two", "empty", "all"],
+    [[0, MOST], [0, MOST + 1000], [0, LARGE, LARGE], [], [LARGE, LARGE], [0, LARGE + 1024]],
+    ids=["not above", "restored store", "two", "empty", "all", "two bits"],
 )
 def test_batches_that_no_turned_bit_explains_stay(tmp_path: Path, epochs: list[int]) -> None:
     make(tmp_path, epochs)

@@ -100,6 +100,9 @@ async def test_a_deposed_controller_and_news_for_an_earlier_life_are_refused(fol
         )
         early = isr(state(epoch=9), broker_epoch=BROKER_EPOCH - 1)
         assert (await manager.leader_and_isr(early)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        broker.membership.broker_epoch = -1  # it has not registered: its predecessor is meant
+        assert (await manager.leader_and_isr(early)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        broker.membership.broker_epoch = BROKER_EPOCH
         assert manager.replicas.hosted[T0].leader_epoch == 4
         assert codes(await manager.leader_and_isr(isr(state(OTHER, epoch=3)))) == [stale]
         assert broker.fetchers().followed == {}
