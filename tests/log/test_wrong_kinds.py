@@ -18,7 +18,7 @@ from kstore.log.errors import LogStorageError
         (lambda log_dir, log: log.cursor(b"a"), "the cursor is the bytes b'a': pass its name as a"),
         (lambda log_dir, log: log.queue(5), "the queue is the int 5: pass its name as a str"),
         (lambda log_dir, log: log_dir.log(b"a"), "the topic is the bytes b'a': pass its name as"),
-        (lambda log_dir, log: in_transaction(log_dir, "a"), "the log is 'a': pass the log itself"),
+        (lambda log_dir, log: in_transaction(log_dir, "a"), "the log is 'a': pass a Log that"),
     ],
 )
 def test_another_kind_of_thing(

@@ -88,9 +88,9 @@ def test_a_transaction_whose_marker_a_thread_appends_is_not_open(
     plane: Plane, asked: Asked
 ) -> None:
     codes(plane, {0: batch(0)})
-    plane.partition(0).ending = {PRODUCER[0] + 1}
+    plane.partition(0).ending = {PRODUCER[0] + 1: 1}
     codes(plane, {0: batch(1)})
-    plane.partition(0).ending = {PRODUCER[0]}
+    plane.partition(0).ending = {PRODUCER[0]: 1}
     asked.refuses = {0: ErrorCode.INVALID_TXN_STATE}
     assert codes(plane, {0: batch(2)}) == [ErrorCode.INVALID_TXN_STATE]
     assert [places for *_, places in asked.questions] == [[(0, 0)], [(0, 2)]]

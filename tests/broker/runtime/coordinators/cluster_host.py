@@ -53,7 +53,7 @@ class Replicated:
         self.log = log
         self.entry = SimpleNamespace(mirror=False)
         self.online = False
-        self.ending: set[int] | None = None
+        self.ending: dict[int, int] | None = None
         self.appends_queued = 0
         self.index = 0
         self.leader_epoch = 0
