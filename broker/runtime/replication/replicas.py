@@ -247,8 +247,10 @@ class Replicas:
         code: int = ErrorCode.NONE
         try:
             partition = self._with_log(entry, place, opened)
-            was_refused = known is not None and known[:2] == (NO_LEADER, state.leader_epoch)
-            if self._is_ahead(partition, state, begins=opened is not None or was_refused):
+            is_new = known is not None and (
+                known.leader_epoch != state.leader_epoch or known.leader == NO_LEADER
+            )
+            if self._is_ahead(partition, state, begins=opened is not None or is_new):
                 code = ErrorCode.FENCED_LEADER_EPOCH
                 new = new._replace(leader=NO_LEADER)
         except (LogError, OSError) as problem:

@@ -75,6 +75,11 @@ async def test_a_new_leader_refuses_the_epoch_of_its_last_batch(folder: Path) ->
             answer = await manager.leader_and_isr(isr(state(epoch=4)))
             assert ends(answer) == [(ErrorCode.FENCED_LEADER_EPOCH, 4, 1)]
     async with opened(folder) as broker:
+        manager = broker.replica_manager
+        for epoch in (3, 4):  # an election in between, before the answer was heard
+            answer = await manager.leader_and_isr(isr(state(epoch=epoch)))
+            assert ends(answer) == [(ErrorCode.FENCED_LEADER_EPOCH, 4, 1)]
+    async with opened(folder) as broker:
         assert codes(await broker.replica_manager.leader_and_isr(isr(state(OTHER, epoch=4)))) == [0]
         assert broker.fetchers().followed == {T0: (OTHER, 4)}
 
