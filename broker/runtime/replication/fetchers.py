@@ -168,23 +168,22 @@ class Fetchers:
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
             return
-        if error_code == ErrorCode.CORRUPT_MESSAGE and not followed.state.told:
-            followed.state.told = True
-            self._node.report(
+        if error_code == ErrorCode.CORRUPT_MESSAGE:
+            self._report_once(
+                followed,
                 f"{followed.key}: leader {fetcher.leader_id} has damage at offset "
                 f"{followed.partition.log_end_offset}, so nothing is copied until it is repaired "
-                "or no replica can supply it"
+                "or no replica can supply it",
             )
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 
     def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
         """The leader's batches do not fit this log."""
-        if not followed.state.told:
-            followed.state.told = True
-            self._node.report(
-                f"{followed.key}: the batches that leader {fetcher.leader_id} sent from offset "
-                f"{followed.partition.log_end_offset} on can't be appended (error {error_code})"
-            )
+        self._report_once(
+            followed,
+            f"{followed.key}: the batches that leader {fetcher.leader_id} sent from offset "
+            f"{followed.partition.log_end_offset} on can't be appended (error {error_code})",
+        )
         self._try_again(fetcher, followed, f"append error {error_code}")
 
     def sent_later_epoch(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
@@ -214,13 +213,12 @@ class Fetchers:
 
         if epoch >= followed.leader_epoch:
             # Nothing ends the current epoch before records that are in it.
-            if not followed.state.told:
-                followed.state.told = True
-                self._node.report(
-                    f"{followed.key} is not copied: this log has records of leader epoch {epoch} "
-                    f"after offset {end_offset}, where its leader {fetcher.leader_id} has none. "
-                    "Was the coordination store restored from an older copy? Elect another leader"
-                )
+            self._report_once(
+                followed,
+                f"{followed.key} is not copied: this log has records of leader epoch {epoch} "
+                f"after offset {end_offset}, where its leader {fetcher.leader_id} has none. "
+                "Was the coordination store restored from an older copy? Elect another leader",
+            )
             self._try_again(fetcher, followed, f"epoch {epoch} ends at {end_offset} there")
             return
 
@@ -285,6 +283,12 @@ class Fetchers:
         self._node.report(sentence)
 
     # ---- errors ----
+
+    def _report_once(self, followed: Followed, what: str) -> None:
+        """Report why a partition is not copied, once for each leader that it follows."""
+        if not followed.state.told:
+            followed.state.told = True
+            self._node.report(what)
 
     def _try_again(self, fetcher: ReplicaFetcher, followed: Followed, why: str) -> None:
         loop = self._node.loop
