@@ -30,10 +30,10 @@ def _is_incremental() -> bool:
 
 INCREMENTAL = _is_incremental()
 THRESHOLDS = (700, 5, 0) if INCREMENTAL else (300, 0, 0)
-"""The thresholds of Python's collector. It begins when there are so many more new objects than
-freed ones. Where new objects replace old ones, a collection finds several times as many: 19,000 at
-a threshold of 700, with a group of 1,000 members that rebalances, but 1,500 at 300 without a second
-generation. It takes 0.3 to 0.9 us for each.
+"""The thresholds of Python's collector. It starts when the number of new objects exceeds the number
+of freed ones by the first threshold. If new objects replace old ones, it scans several times as
+many. With a group of 1,000 members that rebalances, it scanned up to 19,000 objects with (700, 5,
+0), and up to 1,500 with (300, 0, 0). It takes 0.3 to 0.9 us for each object.
 """
 FREEZES_FROM = 2 if INCREMENTAL else 0
 """The generation from which a collection freezes. An incremental collector does a part of the work

@@ -1,8 +1,9 @@
-"""Classes of a JVM for the JVM of the next run, which maps them from a file (class-data sharing)
-instead of loading and verifying them. Spark's JVM takes much less CPU time so.
+"""Class-data sharing: the JVM of a test run writes its classes to a file, and the JVM of the next
+run maps them from there, instead of loading and verifying them. This saves Spark's JVM much CPU
+time.
 
-A JVM writes the file when it ends, which takes as much as one JVM saves. So the first `make test`
-of a checkout writes none, and neither does CI, whose checkouts are new.
+A JVM writes the file when it ends, which takes as much CPU time as one later JVM saves. So the
+first `make test` of a checkout does not write it. CI never does, because its checkouts are new.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ UNWANTED = "CI"
 
 
 class ClassData:
-    """The file of JVMs with this name. ``depends``: files without which its content is another."""
+    """The file of JVMs with this name. If a file of ``depends`` changes, a new one is written."""
 
     def __init__(self, name: str, *depends: Path) -> None:
         said = [f"{path} {path.stat().st_mtime_ns}" for path in depends]
@@ -27,7 +28,7 @@ class ClassData:
         self._new = self._file.with_suffix(f".{os.getpid()}")
 
     def flags(self) -> list[str]:
-        """The flags of a JVM that uses or writes the file, if one does."""
+        """The flags with which a JVM uses the file, or writes it; none if it does neither."""
         if self._file.exists():
             return [f"-XX:SharedArchiveFile={self._file}", "-Xlog:disable"]
         if os.environ.get(UNWANTED) or not LAST_RUN.exists():
@@ -36,7 +37,7 @@ class ClassData:
         return [f"-XX:ArchiveClassesAtExit={self._new}", "-Xlog:disable"]
 
     def keep(self) -> None:
-        """The JVM has ended: the file that it may have written replaces older ones."""
+        """Call this after the JVM has ended: if it wrote a file, that replaces the older ones."""
         if self._new.exists():
             for older in FOLDER.glob(f"{self._file.name.rpartition('-')[0]}-*.jsa"):
                 older.unlink(missing_ok=True)

@@ -46,6 +46,8 @@ class ControllerDoubts:
         if end.refused:
             self._ends.pop(place, None)
             change = doubts.doubted(state, *place, end.latest_epoch)
+            if change is None:
+                return None
             LOGGER.error(
                 "the log of %s-%d on broker %d has leader epoch %d, but the coordination store only"
                 " %d: was it restored from an older copy? The partition has no leader until all of"

@@ -84,7 +84,7 @@ class CoordinatorPartition:
             if isinstance(error, OSError | LogError):
                 self.when_unreadable()
             elif isinstance(error, KafkaError) and self.writer.partition(self.place) is not None:
-                self.when_ahead()  # an append of before failed, but this broker still leads it
+                self.when_ahead()  # an earlier append failed; this broker still leads the partition
             return
         # In the same turn of the loop as the last record, so none is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

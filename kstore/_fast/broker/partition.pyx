@@ -429,7 +429,7 @@ cdef class Partition(Wakeable):
         job.leader_epoch, job.origin = self.leader_epoch, origin
         job.callback = callback
         if self.core.queued == 0 or self.core.given != self.planned_job or \
-                self.core.term != self.planned_term:    # it is in the log, or will be refused
+                self.core.term != self.planned_term:    # others are in the log, or are refused
             self.expected_end = self.core.log_end_offset
         cdef int64_t base = self.expected_end
         at = job.data
