@@ -144,6 +144,7 @@ cdef class Runs:
         for i in range(self.size):
             if self.runs[i].token == token:
                 self.runs[i].token = 0
+                self.runs[i].lasts = False
         self.compact()
 
     def roll_back(self, int32_t token):

@@ -85,6 +85,17 @@ def test_what_could_not_be_kept_is_acquired_as_before() -> None:
     assert records.rows() == [(0, 9, 1, 1, 1, 1000, 0)]
 
 
+def test_what_could_not_be_kept_after_a_release_is_acquired_as_before() -> None:
+    records = InFlightRecords(0)
+    records.acquire(1, data((0, 9)), 0, max_records=100, **LIMITS)
+    records.release(1, 7, max_deliveries=5)
+    records.commit(7)
+    records.acquire(1, data((0, 9)), 0, max_records=100, **LIMITS)
+    records.acknowledge(1, [(0, 9, b"\1")], 8, max_deliveries=5, deadline=0)
+    records.roll_back(8)
+    assert records.rows() == [(0, 9, 1, 2, 1, 1000, 0)]
+
+
 def test_a_lock_that_ends_makes_its_records_available_and_the_last_delivery_archives_them() -> None:
     records = InFlightRecords(0)
     for count in (1, 2):
