@@ -1,4 +1,4 @@
-"""The broker configs of the authorizer, with the names and defaults that Kafka's has.
+"""The broker configs of the authorizer, with Kafka's names and defaults.
 
 A part of the table in broker_configs.py. The format of principals is also here, because every start
 of a broker reads this file, but not kstore.acls.
@@ -29,15 +29,14 @@ def is_principal(text: str) -> bool:
 AUTHORIZER_CONFIGS = (
     ConfigDef(
         "authorizer.class.name", ConfigType.STRING, "",
-        f"{STANDARD} to check what clients may do by ACLs (kstore acl), with that class's rules;"
-        " empty: everyone may do everything.",
+        f"{STANDARD}: ACLs decide what clients may do (kstore acl), by the rules of that class."
+        " Empty: everyone may do everything.",
         Importance.LOW,
         Validator(lambda name: name in {"", STANDARD, *FORMER}, f"empty or {STANDARD}"),
     ),
     ConfigDef(
         "super.users", ConfigType.STRING, "",
-        "Super users, which may do everything regardless of ACLs: principals such as "
-        "User:alice;User:bob.",
+        "Principals that may do everything, regardless of ACLs, such as User:alice;User:bob.",
         Importance.MEDIUM,
         Validator(
             lambda text: all(map(is_principal, split_principals(text))),
@@ -46,7 +45,7 @@ AUTHORIZER_CONFIGS = (
     ),
     ConfigDef(
         "allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False,
-        "Whether everyone may use a resource that has no ACL.",
+        "Whether everyone may use a resource without ACLs.",
         Importance.MEDIUM,
     ),
 )  # fmt: skip

@@ -80,43 +80,42 @@ _SERVER = (
     ),
     ConfigDef(
         "socket.send.buffer.bytes", _INT, 102_400,
-        "The size of a connection's send buffer; if not set, the system decides.",
+        "The size of a connection's send buffer. If it is not set, the system decides.",
         _HIGH,
     ),
     ConfigDef(
         "socket.receive.buffer.bytes", _INT, 102_400,
-        "The size of a connection's receive buffer; if not set, the system decides.",
+        "The size of a connection's receive buffer. If it is not set, the system decides.",
         _HIGH,
     ),
     ConfigDef(
         "socket.request.max.bytes", _INT, 100 * 2**20,
-        "The largest request that is read. A larger one closes its connection.",
+        "The maximum size of a request. A larger request closes its connection.",
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "kstore.request.max.elements", _INT, 100_000,
-        "The most array elements (topics, partitions, groups, resources) in one request. A "
-        "request with more closes its connection, because an element of a few bytes can take a "
-        "hundred in memory.",
+        "The maximum number of array elements (topics, partitions, groups, resources) in one "
+        "request. A request with more closes its connection, because an element of a few bytes "
+        "can take a hundred in memory.",
         _MEDIUM, at_least(1000),
     ),
     ConfigDef(
         "socket.listen.backlog.size", _INT, 50,
-        "The number of connections that may wait to be accepted.", _MEDIUM, at_least(1),
+        "The maximum number of connections that wait to be accepted.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "connections.max.idle.ms", _LONG, 600_000,
-        "A connection that has been idle for this long is closed.", _MEDIUM, at_least(-1),
+        "The broker closes connections that have been idle for this long.", _MEDIUM, at_least(-1),
     ),
     ConfigDef(
         "max.connections", _INT, MAX_INT,
-        "The most connections that may be open at once.", _MEDIUM, at_least(0),
+        "The maximum number of open connections.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "max.connections.per.ip", _INT, MAX_INT,
-        "The most connections that may be open at once from one client "
-        "address.", _MEDIUM, at_least(0),
+        "The maximum number of open connections from one client address.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
@@ -126,17 +125,17 @@ _SERVER = (
     ),
     ConfigDef(
         "max.connection.creation.rate", _INT, MAX_INT,
-        "The most connections that are accepted per second; others wait.", _MEDIUM, at_least(0),
+        "The maximum number of new connections per second. Others wait.", _MEDIUM, at_least(0),
         (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "controller.quota.window.num", _INT, 11,
-        "The number of quota windows that partition changes are measured over.",
+        "The number of samples over which a client's rate of partition changes is measured.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "controller.quota.window.size.seconds", _INT, 1,
-        "The length of each quota window of partition changes.", _LOW, at_least(1),
+        "The length of each sample of a client's rate of partition changes.", _LOW, at_least(1),
     ),
     ConfigDef(
         "quota.window.num", _INT, 11,
@@ -148,12 +147,13 @@ _SERVER = (
     ),
     ConfigDef(
         "telemetry.max.bytes", _INT, 1_048_576,
-        "The most bytes of metrics that a client may push at once.", _LOW, at_least(1),
+        "The maximum number of bytes of metrics that a client can push at once.", _LOW, at_least(1),
     ),
     ConfigDef(
         "kstore.slow.loop.ms", _INT, 50,
-        "Whatever holds the event loop longer than this is logged, by name. Time spent waiting "
-        "for a core does not count. 0 or -1: nothing is logged, but the metrics still count it.",
+        "The broker logs everything that holds the event loop for longer than this. Time spent "
+        "waiting for a core does not count. 0 or -1: nothing is logged, but the metrics still "
+        "count it.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
@@ -164,8 +164,9 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.request.log.rate", _DOUBLE, 0.0,
-        "The share of requests to log, from 0 (none) to 1 (all), chosen at random: API, client "
-        "and how its time was spent. At most 500 per second. The logger is kstore.request.",
+        "The share of requests that are logged, chosen at random, from 0 (none) to 1 (all). Each "
+        "line has the API, the client and how the time was spent. At most 500 lines per second. "
+        "The logger is kstore.request.",
         _LOW, between(0, 1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
@@ -181,9 +182,9 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.slow.request.ms", _INT, -1,
-        "A request that takes longer than this is logged as a warning, with how its time was "
-        "spent. The time for which Fetch, JoinGroup and SyncGroup wait for others does not "
-        "count. 0 or -1: none is logged. The logger is kstore.request.slow.",
+        "Requests that take longer than this are logged as warnings, with how their time was "
+        "spent. The time for which Fetch, JoinGroup and SyncGroup wait for others does not count. "
+        "0 or -1: none is logged. The logger is kstore.request.slow.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
@@ -194,14 +195,15 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.trace.endpoint", _STRING, None,
-        "Where traces are sent, as OTLP over HTTP: http://collector:4318/v1/traces. By default "
-        "OpenTelemetry's environment variables decide, else http://localhost:4318.",
+        "The URL that traces are sent to, as OTLP over HTTP, such as "
+        "http://collector:4318/v1/traces. By default OpenTelemetry's environment variables "
+        "decide. Without them it is http://localhost:4318.",
         _LOW,
     ),
     ConfigDef(
         "kstore.long.holds.file", _STRING, None,
-        "A file to which a line is added each time something holds the event loop for a second "
-        "or more. For tests, which then fail.",
+        "A file that gets a line each time something holds the event loop for a second or more. "
+        "Tests use it, and fail then.",
         _LOW,
     ),
     ConfigDef(
@@ -212,8 +214,8 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.metrics.max.partitions", _INT, 1000,
-        "The most partitions that /metrics lists, and likewise topics, groups and partitions of "
-        "groups. The rest is reported as one sum.",
+        "The maximum number of partitions that /metrics lists. The same limit applies to topics, "
+        "to groups, and to partitions of groups. The rest is reported as one sum.",
         _LOW, at_least(0),
     ),
     ConfigDef(
@@ -272,8 +274,8 @@ _SERVER = (
     ),
     ConfigDef(
         "queued.max.request.bytes", _LONG, -1,
-        "The most bytes of requests that may wait in memory before the broker stops reading; -1 "
-        "for no shared limit.",
+        "The maximum number of bytes of requests that wait in memory. At the limit, the broker "
+        "stops reading. -1: no shared limit.",
         _MEDIUM, at_least(-1),
     ),
     ConfigDef(
@@ -285,17 +287,17 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.log.write.back.bytes", _LONG, -1,
-        "The most bytes of one log dir that may be written but not yet on disk before large "
-        "writes to it wait. From a part of that on (at most 128 MiB) the broker starts "
-        "write-back itself, so that the system never throttles small writes. -1: set by the "
-        "machine's memory. 0: left to the system.",
+        "The maximum number of bytes of one log dir that are written but not yet on disk. At the "
+        "limit, large writes wait. At a part of it (at most 128 MiB) the broker starts write-back "
+        "itself, so that the system never throttles small writes. -1: set by the machine's "
+        "memory. 0: left to the system.",
         _LOW, at_least(-1), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.append.threads", _STRING, "auto",
-        "Which appends a log dir's threads make: auto (those that may wait for the disk, and "
-        "with several log.dirs all) or always (all). A thread costs a small append about 50 "
-        "microseconds.",
+        "Which appends use a thread of the log dir: auto (those that may wait for the disk, and "
+        "all if there are several log.dirs) or always (all). A thread adds about 50 microseconds "
+        "to a small append.",
         _LOW, one_of("auto", "always"),
     ),
     ConfigDef(
@@ -314,22 +316,25 @@ _SERVER = (
     ),
     ConfigDef(
         "kstore.check.invariants", _BOOLEAN, False,
-        "Check the invariants of groups after each step. For tests: it takes time.",
+        "Whether the invariants of groups are checked after each step. For tests, because it is "
+        "slow.",
         _LOW,
     ),
     ConfigDef(
         "kstore.flush.interval.ms", _INT, 1000,
-        "How often data is forced to disk under the flush policy interval.", _MEDIUM, at_least(1),
+        "How often data is forced to disk if kstore.flush.policy is interval.",
+        _MEDIUM, at_least(1),
     ),
 )  # fmt: skip
 
 _TOPICS = (
     ConfigDef(
         "auto.create.topics.enable", _BOOLEAN, True,
-        "Whether to create a topic when a client first asks for it and allows that.", _HIGH,
+        "Whether a topic that does not exist is created when a client requests it and allows that.",
+        _HIGH,
     ),
     ConfigDef(
-        "delete.topic.enable", _BOOLEAN, True, "Whether topics may be deleted.", _HIGH
+        "delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted.", _HIGH
     ),
     ConfigDef(
         "num.partitions", _INT, 1,
@@ -360,19 +365,19 @@ _TOPICS = (
     ),
     ConfigDef(
         "fetch.max.bytes", _INT, 55 * 2**20,
-        "The most bytes that one fetch response holds.", _MEDIUM, at_least(1024),
+        "The maximum number of bytes in one Fetch response.", _MEDIUM, at_least(1024),
     ),
     ConfigDef(
         "max.request.partition.size.limit", _INT, 2000,
-        "The most partitions that one DescribeTopicPartitions response lists.",
+        "The maximum number of partitions in one DescribeTopicPartitions response.",
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "max.incremental.fetch.session.cache.slots", _INT, 1000,
-        "The most fetch sessions that are kept. Principals share them: one "
-        "that has fewer than its share takes a session from the one that "
-        "has most. All consumers' sessions together have 250 partitions "
-        "per slot, and each at most 50000.", _MEDIUM, at_least(0),
+        "The maximum number of fetch sessions. Principals share them: a principal with fewer than "
+        "its share takes a session from the principal with the most. The sessions of all "
+        "consumers together have at most 250 partitions per slot, and each has at most 50000.",
+        _MEDIUM, at_least(0),
     ),
 )  # fmt: skip
 

@@ -27,12 +27,12 @@ _ROWS = (
     ),
     ConfigDef(
         "match", ConfigType.LIST, (),
-        "Which clients match: items of the form key=pattern; when empty, all clients match.",
+        "Which clients match: items of the form key=pattern. Empty: all clients.",
         Importance.MEDIUM,
     ),
     ConfigDef(
         "metrics", ConfigType.LIST, (),
-        "The prefixes of the metrics to push; * means all, empty means none.",
+        "The prefixes of the metrics to push. *: all. Empty: none.",
         Importance.MEDIUM,
     ),
 )  # fmt: skip

@@ -28,18 +28,19 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 CLUSTER_CONFIGS = (
     ConfigDef(
         "zookeeper.connect", _STRING, None,
-        "The ZooKeeper ensemble that holds the metadata, as host:port,host:port/chroot. By "
-        "default the metadata is kept in the first log dir and no server is needed.",
+        "The ZooKeeper servers that store the metadata, as host:port,host:port/chroot. By default "
+        "the metadata is in the first log dir, and no ZooKeeper is needed.",
         _HIGH,
     ),
     ConfigDef(
         "zookeeper.session.timeout.ms", _INT, 18_000,
-        "How long ZooKeeper keeps this broker registered without hearing from it.",
+        "ZooKeeper removes this broker's registration if it hears nothing from the broker for "
+        "this long.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "zookeeper.connection.timeout.ms", _INT, 18_000,
-        "How long to wait for a ZooKeeper server at startup.", _HIGH, at_least(1),
+        "How long the broker waits for a ZooKeeper server at startup.", _HIGH, at_least(1),
     ),
     ConfigDef(
         "kstore.zookeeper.refusal.ends.session", _BOOLEAN, True,
@@ -50,17 +51,17 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "kstore.metadata.leader.wait.ms", _INT, 1000,
-        "The longest that a Metadata, DescribeTopicPartitions, Produce or Fetch request is held "
-        "when it asks for a partition that has just lost its leader. It is answered when a new "
-        "leader is elected. Without this, a client that is told of no leader asks again only "
-        "after its own backoff. The time counts from when this broker noticed the loss. 0: "
-        "requests are not held.",
+        "How long a Metadata, DescribeTopicPartitions, Produce or Fetch request waits if it asks "
+        "for a partition that has just lost its leader. The broker answers as soon as a new "
+        "leader is elected. Without this, a client that learns that there is no leader asks again "
+        "only after its own backoff. The time counts from when this broker noticed the loss. 0: "
+        "requests do not wait.",
         _MEDIUM, between(0, 10_000), (), _CLUSTER_WIDE,
     ),
     ConfigDef(
         "kstore.coordination.dir", _STRING, None,
-        "The folder that holds the metadata of a cluster whose brokers run on one machine; the "
-        "same for all of them. A broker with neither this nor zookeeper.connect runs alone.",
+        "The folder that stores the metadata of a cluster whose brokers run on one machine. It is "
+        "the same for all of them. A broker without this and without zookeeper.connect runs alone.",
         _HIGH,
     ),
     ConfigDef(
@@ -78,8 +79,8 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "kstore.expansion.timeout.ms", _INT, 10_000,
-        "The longest that an expansion may take, during which producers that send their "
-        "partition count (KIP-253) may be refused. If a leader that cannot be replaced has not "
+        "The maximum time that an expansion takes. During an expansion, producers that send their "
+        "partition count (KIP-253) can be refused. If a leader that cannot be replaced has not "
         "answered the controller by then, the topic keeps the partitions that it has.",
         _MEDIUM, between(100, 600_000), (), _CLUSTER_WIDE,
     ),
@@ -98,24 +99,26 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "replica.fetch.wait.max.ms", _INT, 500,
-        "The longest that a leader lets a follower wait for records.", _HIGH,
+        "How long a follower's Fetch waits for records at its leader.", _HIGH,
     ),
     ConfigDef(
         "replica.fetch.min.bytes", _INT, 1,
-        "The fewest bytes that a follower waits for.", _HIGH,
+        "The minimum number of bytes that a follower's Fetch waits for.", _HIGH,
     ),
     ConfigDef(
         "replica.fetch.max.bytes", _INT, 1_048_576,
-        "The most bytes of one partition that a follower asks for at once.", _MEDIUM, at_least(0),
+        "The maximum number of bytes of one partition that a follower fetches at once.",
+        _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "replica.fetch.response.max.bytes", _INT, 10_485_760,
-        "The most bytes that a follower asks one leader for at once.", _MEDIUM, at_least(0),
+        "The maximum number of bytes that a follower fetches from one leader at once.",
+        _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "replica.fetch.backoff.ms", _INT, 1000,
-        "The longest backoff before a follower asks again for a partition that its leader "
-        "refused; the first ones are shorter.",
+        "The maximum backoff before a follower asks again for a partition that its leader "
+        "refused. The first backoffs are shorter.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -133,7 +136,7 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "controlled.shutdown.enable", _BOOLEAN, True,
-        "Whether a broker that stops cleanly first hands its leaderships to other brokers.",
+        "Whether a broker that stops cleanly first moves its leaderships to other brokers.",
         _MEDIUM,
     ),
     ConfigDef(
@@ -147,14 +150,14 @@ CLUSTER_CONFIGS = (
     ),
     ConfigDef(
         "replica.lag.time.max.ms", _LONG, 30_000,
-        "A follower that has not caught up with its leader for this long leaves the in-sync "
-        "replicas.",
+        "A follower that has not caught up with its leader for this long is removed from the "
+        "in-sync replicas.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "replica.selector.class", _STRING, None,
-        "org.apache.kafka.common.replica.RackAwareReplicaSelector sends a consumer that gives "
-        "its rack to a replica in that rack; by default all consumers read from the leader.",
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector: a consumer that sends its rack "
+        "reads from a replica in that rack. By default all consumers read from the leader.",
         _MEDIUM,
         one_of(
             "org.apache.kafka.common.replica.LeaderSelector",

@@ -29,12 +29,12 @@ _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 _OFFSETS = (
     ConfigDef(
         "offset.metadata.max.bytes", _INT, 4096,
-        "The largest metadata that may be stored with a committed offset.", _HIGH,
+        "The maximum size of the metadata that is stored with a committed offset.", _HIGH,
     ),
     ConfigDef(
         "offsets.commit.timeout.ms", _INT, 5000,
-        "How long a change to a group may take to reach the followers; after that the client "
-        "gets an error that it can retry.",
+        "How long a change to a group may take to reach the followers. After that, the client "
+        "gets a retriable error.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -47,8 +47,8 @@ _OFFSETS = (
     ),
     ConfigDef(
         "offsets.topic.num.partitions", _INT, 50,
-        "The number of partitions of __consumer_offsets; it cannot be changed once that topic "
-        "exists.",
+        "The number of partitions of __consumer_offsets. It cannot be changed after that topic "
+        "has been created.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -72,19 +72,19 @@ _CLASSIC = (
     ),
     ConfigDef(
         "group.min.session.timeout.ms", _INT, 6000,
-        "The shortest session timeout that a member may ask for.", _MEDIUM,
+        "The minimum session timeout of a member.", _MEDIUM,
     ),
     ConfigDef(
         "group.max.session.timeout.ms", _INT, 1_800_000,
-        "The longest session timeout that a member may ask for.", _MEDIUM,
+        "The maximum session timeout of a member.", _MEDIUM,
     ),
     ConfigDef(
         "group.max.size", _INT, MAX_INT,
-        "The most members that a group may have.", _MEDIUM, at_least(1),
+        "The maximum number of members of a group.", _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "group.coordinator.rebalance.protocols", _LIST, ("classic", "consumer", "streams"),
-        "The group protocols that the broker serves. The one for share groups is served wherever "
+        "The group protocols that the broker serves. The protocol of share groups is served if "
         "share.version is on.",
         _MEDIUM, each_one_of("consumer", "classic", "share", "streams"),
     ),
@@ -97,16 +97,17 @@ def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
     return (
         ConfigDef(
             f"{prefix}session.timeout.ms", _INT, 45_000,
-            f"How long a member of {who} may be silent before it is removed.",
+            f"A member of {who} is removed if the coordinator hears nothing from it for this "
+            "long.",
             _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}min.session.timeout.ms", _INT, 45_000,
-            f"The shortest session timeout that may be set for {who}.", _MEDIUM, at_least(1),
+            f"The minimum session timeout of {who}.", _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}max.session.timeout.ms", _INT, 60_000,
-            f"The longest session timeout that may be set for {who}.", _MEDIUM, at_least(1),
+            f"The maximum session timeout of {who}.", _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}heartbeat.interval.ms", _INT, 5_000,
@@ -114,28 +115,28 @@ def _timeouts(kind: str, who: str) -> tuple[ConfigDef, ...]:
         ),
         ConfigDef(
             f"{prefix}min.heartbeat.interval.ms", _INT, 5_000,
-            f"The shortest heartbeat interval that may be set for {who}.", _MEDIUM, at_least(1),
+            f"The minimum heartbeat interval of {who}.", _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}max.heartbeat.interval.ms", _INT, 15_000,
-            f"The longest heartbeat interval that may be set for {who}.", _MEDIUM, at_least(1),
+            f"The maximum heartbeat interval of {who}.", _MEDIUM, at_least(1),
         ),
         ConfigDef(
             f"{prefix}assignment.interval.ms", _INT, 1_000,
-            f"The shortest time between two computed assignments of {who}.",
+            f"The minimum time between two assignments of {who}.",
             _MEDIUM, at_least(0), (), _CLUSTER_WIDE,
         ),
         ConfigDef(
             f"{prefix}min.assignment.interval.ms", _INT, 0,
-            f"The shortest assignment interval that may be set for {who}.", _MEDIUM, at_least(0),
+            f"The minimum assignment interval of {who}.", _MEDIUM, at_least(0),
         ),
         ConfigDef(
             f"{prefix}max.assignment.interval.ms", _INT, 15_000,
-            f"The longest assignment interval that may be set for {who}.", _MEDIUM, at_least(0),
+            f"The maximum assignment interval of {who}.", _MEDIUM, at_least(0),
         ),
         ConfigDef(
             f"{prefix}max.size", _INT, MAX_INT,
-            f"How many members {who} may have.", _MEDIUM, at_least(1),
+            f"The maximum number of members of {who}.", _MEDIUM, at_least(1),
         ),
     )  # fmt: skip
 
@@ -144,13 +145,14 @@ _CONSUMER = (
     *_timeouts("consumer", "a consumer group"),
     ConfigDef(
         "group.consumer.assignors", _LIST, ("uniform", "range"),
-        "The server-side assignors of consumer groups. The first one is used when members name "
-        "none.",
+        "The server-side assignors of consumer groups. If members name none, the first one is "
+        "used.",
         _MEDIUM,
     ),
     ConfigDef(
         "group.consumer.migration.policy", _STRING, "bidirectional",
-        "Which live groups may be converted between the classic and the consumer protocol.",
+        "In which direction a group with members can be converted between the classic protocol "
+        "and the consumer protocol.",
         _MEDIUM, one_of("disabled", "downgrade", "upgrade", "bidirectional", any_case=True),
     ),
     ConfigDef(
@@ -169,7 +171,7 @@ _STREAMS = (
     ),
     ConfigDef(
         "group.streams.max.standby.replicas", _INT, 2,
-        "The most standby replicas that can be set for a streams group.", _MEDIUM, at_least(0),
+        "The maximum number of standby replicas of a streams group.", _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "group.streams.initial.rebalance.delay.ms", _INT, 3_000,
@@ -181,7 +183,7 @@ _STREAMS = (
 _TRANSACTIONS = (
     ConfigDef(
         "transaction.max.timeout.ms", _INT, 900_000,
-        "The longest timeout that a transactional producer may ask for.", _HIGH, at_least(1),
+        "The maximum transaction timeout of a producer.", _HIGH, at_least(1),
     ),
     ConfigDef(
         "transactional.id.expiration.ms", _INT, 7 * 86_400_000,
@@ -190,8 +192,8 @@ _TRANSACTIONS = (
     ),
     ConfigDef(
         "transaction.state.log.num.partitions", _INT, 50,
-        "The number of partitions of __transaction_state; it cannot be changed once that topic "
-        "exists.",
+        "The number of partitions of __transaction_state. It cannot be changed after that topic "
+        "has been created.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -237,8 +239,8 @@ _TRANSACTIONS = (
 _SHARE_STATE = (
     ConfigDef(
         "share.coordinator.state.topic.num.partitions", _INT, 50,
-        "The number of partitions of __share_group_state; it cannot be changed once that topic "
-        "exists.",
+        "The number of partitions of __share_group_state. It cannot be changed after that topic "
+        "has been created.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -261,25 +263,25 @@ _SHARE_STATE = (
     ),
     ConfigDef(
         "share.coordinator.snapshot.update.records.per.snapshot", _INT, 500,
-        "The number of updates of a share-partition after which a snapshot of its state is "
-        "written.",
+        "The number of updates of a share-partition after which its state is written as a "
+        "snapshot.",
         _MEDIUM, between(0, 500),
     ),
     ConfigDef(
         "share.coordinator.write.timeout.ms", _INT, 5000,
-        "How long a change to a share-partition may take to reach the followers; after that the "
-        "client gets an error that it can retry.",
+        "How long a change to a share-partition may take to reach the followers. After that, the "
+        "client gets a retriable error.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.state.topic.prune.interval.ms", _INT, 300_000,
-        "How often records of __share_group_state that a snapshot has replaced are deleted.",
+        "How often the broker deletes records of __share_group_state that a snapshot has replaced.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "share.coordinator.cold.partition.snapshot.interval.ms", _INT, 300_000,
-        "How often a snapshot is written of share-partitions that do not change, so that older "
-        "records can be deleted.",
+        "How often the broker writes snapshots of share-partitions that do not change, so that it "
+        "can delete older records.",
         _LOW, at_least(1),
     ),
 )  # fmt: skip

@@ -21,19 +21,21 @@ def _row(name: str, default: int, documentation: str, low: int) -> ConfigDef:
 _ROWS = (
     _row(
         "consumer.session.timeout.ms", 45_000,
-        "How long a member of the consumer protocol may be silent before it is removed.", 1,
+        "A member of a consumer group is removed if the coordinator hears nothing from it for "
+        "this long.", 1,
     ),
     _row(
         "consumer.heartbeat.interval.ms", 5_000,
-        "How often a member of the consumer protocol sends a heartbeat.", 1,
+        "How often a member of a consumer group sends a heartbeat.", 1,
     ),
     _row(
         "consumer.assignment.interval.ms", 1_000,
-        "The shortest time between two assignments of a consumer group.", 0,
+        "The minimum time between two assignments of a consumer group.", 0,
     ),
     _row(
         "streams.session.timeout.ms", 45_000,
-        "How long a member of a streams group may be silent before it is removed.", 1,
+        "A member of a streams group is removed if the coordinator hears nothing from it for this "
+        "long.", 1,
     ),
     _row(
         "streams.heartbeat.interval.ms", 5_000,
@@ -41,7 +43,7 @@ _ROWS = (
     ),
     _row(
         "streams.assignment.interval.ms", 1_000,
-        "The shortest time between two assignments of a streams group.", 0,
+        "The minimum time between two assignments of a streams group.", 0,
     ),
     _row(
         "streams.initial.rebalance.delay.ms", 3_000,
@@ -53,7 +55,8 @@ _ROWS = (
     ),
     _row(
         "share.session.timeout.ms", 45_000,
-        "How long a member of a share group may be silent before it is removed.", 1,
+        "A member of a share group is removed if the coordinator hears nothing from it for this "
+        "long.", 1,
     ),
     _row(
         "share.heartbeat.interval.ms", 5_000,
@@ -61,19 +64,19 @@ _ROWS = (
     ),
     _row(
         "share.assignment.interval.ms", 1_000,
-        "The shortest time between two assignments of a share group.", 0,
+        "The minimum time between two assignments of a share group.", 0,
     ),
     _row(
         "share.record.lock.duration.ms", 30_000,
-        "How long a consumer may hold a record before it is delivered to others.", 1_000,
+        "How long a consumer can hold a record before it is delivered to others.", 1_000,
     ),
     _row(
         "share.delivery.count.limit", 5,
-        "The most times that a record is delivered.", 2,
+        "The maximum number of deliveries of a record.", 2,
     ),
     _row(
         "share.partition.max.record.locks", 2_000,
-        "The most records of a partition that may be in flight.", 100,
+        "The maximum number of records of a partition that are in flight.", 100,
     ),
     ConfigDef(
         "share.auto.offset.reset", _STRING, "latest",
@@ -89,7 +92,7 @@ _ROWS = (
     ),
     ConfigDef(
         "share.renew.acknowledge.enable", ConfigType.BOOLEAN, True,
-        "Whether a consumer may ask for more time for a record.", _MEDIUM,
+        "Whether a consumer can ask for more time for a record.", _MEDIUM,
     ),
 )  # fmt: skip
 

@@ -36,36 +36,36 @@ SASL_CONFIGS = (
     ),
     ConfigDef(
         "sasl.jaas.config", _PASSWORD, None,
-        "For a listener and a mechanism (listener.name.NAME.plain.sasl.jaas.config): the users "
-        "of PLAIN, and the user as which this broker logs in to others, as 'PlainLoginModule "
+        "For a listener and a mechanism (listener.name.NAME.plain.sasl.jaas.config): the users of "
+        "PLAIN, and the user as which this broker logs in to other brokers, as 'PlainLoginModule "
         "required username=\"broker\" password=\"...\" user_broker=\"...\" user_alice=\"...\";'.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
         "sasl.server.callback.handler.class", _CLASS, None,
-        "Only the names of Kafka's own classes are accepted; they mean what kstore does anyway. "
-        "Other classes cannot be loaded.",
+        "Only the names of Kafka's own classes are accepted, and change nothing. Other classes "
+        "cannot be loaded.",
         _MEDIUM,
     ),
     ConfigDef(
         "sasl.server.max.receive.size", _INT, 524_288,
-        "The largest request that is read from a client before it has "
-        "authenticated.", _MEDIUM, at_least(1),
+        "The maximum size of a request from a client that has not authenticated yet.",
+        _MEDIUM, at_least(1),
     ),
     ConfigDef(
         "connections.max.reauth.ms", _LONG, 0,
-        "The longest that an authentication is valid before the client must renew it (KIP-368). "
+        "How long an authentication is valid. Then the client must authenticate again (KIP-368). "
         "0: as long as the connection, or until the client's token expires.",
         _MEDIUM,
     ),
     ConfigDef(
         "connection.failed.authentication.delay.ms", _INT, 100,
-        "How long the broker waits before it tells a client that "
-        "authentication failed.", _LOW, at_least(0),
+        "How long the broker waits before it answers that authentication has failed.",
+        _LOW, at_least(0),
     ),
     ConfigDef(
         "kstore.authentication.timeout.ms", _INT, 10_000,
-        "How long a client may take for the TLS handshake, and then for SASL authentication.",
+        "The timeout of a client's TLS handshake, and then of its SASL authentication.",
         _LOW, at_least(1),
     ),
     ConfigDef(
@@ -77,14 +77,13 @@ SASL_CONFIGS = (
     ),
     ConfigDef(
         "kstore.max.unauthenticated.connections", _INT, 1000,
-        "The most connections that may be open at once before they have finished TLS and "
-        "authentication. When there are more, the oldest of them is closed.",
+        "The maximum number of open connections that have not finished TLS and authentication. If "
+        "there are more, the oldest of them is closed.",
         _LOW, at_least(1),
     ),
     ConfigDef(
         "sasl.oauthbearer.jwks.endpoint.url", _STRING, None,
-        "Where to read the keys that tokens are signed with (a JWK set): a file:, https: or "
-        "http: URL.",
+        "The URL of the keys that tokens are signed with (a JWK set): file:, https: or http:.",
         _MEDIUM,
     ),
     ConfigDef(
@@ -98,12 +97,12 @@ SASL_CONFIGS = (
     ),
     ConfigDef(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _LONG, 10_000,
-        "The longest backoff between attempts to read the keys.", _LOW, at_least(1),
+        "The maximum backoff between attempts to read the keys.", _LOW, at_least(1),
     ),
     ConfigDef(
         "sasl.oauthbearer.expected.audience", _LIST, (),
-        "The audiences that a token may have: one of them must match. If empty, the "
-        "audience is not checked.", _LOW,
+        "The accepted audiences: a token must have one of them. Empty: the audience is not "
+        "checked.", _LOW,
     ),
     ConfigDef(
         "sasl.oauthbearer.expected.issuer", _STRING, None,
@@ -111,7 +110,7 @@ SASL_CONFIGS = (
     ),
     ConfigDef(
         "sasl.oauthbearer.clock.skew.seconds", _INT, 30,
-        "The clock skew that is allowed between this broker and the issuer.", _LOW, at_least(0),
+        "The maximum clock skew between this broker and the issuer.", _LOW, at_least(0),
     ),
     ConfigDef(
         "sasl.oauthbearer.scope.claim.name", _STRING, "scope",

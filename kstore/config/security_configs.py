@@ -38,7 +38,7 @@ SECURITY_CONFIGS = (
     ),
     ConfigDef(
         "ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"),
-        "The TLS versions that are allowed.",
+        "The allowed TLS versions.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
     ConfigDef(
@@ -64,7 +64,7 @@ SECURITY_CONFIGS = (
     ),
     ConfigDef(
         "ssl.keystore.location", _STRING, None,
-        "The file with the broker's key and certificates. Changes are picked up while the broker "
+        "The file with the broker's key and certificates. The broker notices changes while it "
         "runs.",
         _MEDIUM, None, (), _PER_BROKER,
     ),
@@ -109,9 +109,9 @@ SECURITY_CONFIGS = (
     ),
     ConfigDef(
         "delegation.token.secret.key", _PASSWORD, None,
-        "The key from which the secrets of delegation tokens are derived (KIP-48). It must be "
-        "the same on all brokers of a cluster. Without it, delegation tokens are off; with it, "
-        "kstore[tls] is needed.",
+        "The key from which the secrets of delegation tokens are derived (KIP-48). It must be the "
+        "same on all brokers of a cluster. Delegation tokens are off without it, and need "
+        "kstore[tls].",
         _MEDIUM,
     ),
     ConfigDef(

@@ -1,8 +1,8 @@
 """The table of topic configs: Kafka's names, types and defaults, and the broker configs that set
 each default.
 
-All of Kafka's are here, and two of our own; one without effect says "No effect here" and why.
-no_effect.py has the broker configs without effect.
+All of Kafka's topic configs are here, and kstore's own. Configs without effect say "No effect
+here" and why. no_effect.py has the broker configs without effect.
 """
 
 from __future__ import annotations
@@ -46,24 +46,23 @@ _ROWS = (
     ),
     ConfigDef(
         "compression.type", _STRING, "producer",
-        "The codec in which batches are stored; producer keeps the codec of the producer.",
+        "The codec in which batches are stored. producer: the codec that the producer used.",
         Importance.MEDIUM, one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         (("compression.type", 1),),
     ),
     ConfigDef(
         "compression.gzip.level", _INT, -1,
-        "The gzip level, when the broker compresses because of compression.type; -1 is gzip's "
-        "default.",
+        "The gzip level, if the broker compresses because of compression.type. -1: gzip's default.",
         Importance.MEDIUM, between_or(1, 9, -1), (("compression.gzip.level", 1),),
     ),
     ConfigDef(
         "compression.lz4.level", _INT, 9,
-        "The lz4 level, when the broker compresses because of compression.type.",
+        "The lz4 level, if the broker compresses because of compression.type.",
         Importance.MEDIUM, between(1, 17), (("compression.lz4.level", 1),),
     ),
     ConfigDef(
         "compression.zstd.level", _INT, 3,
-        "The zstd level, when the broker compresses because of compression.type.",
+        "The zstd level, if the broker compresses because of compression.type.",
         Importance.MEDIUM, between(-131_072, 22), (("compression.zstd.level", 1),),
     ),
     ConfigDef(
@@ -101,17 +100,17 @@ _ROWS = (
     ),
     ConfigDef(
         "max.message.bytes", _INT, 1_048_588,
-        "The largest record batch that the log accepts, in bytes as sent.",
+        "The maximum size of a record batch, in bytes as sent.",
         Importance.MEDIUM, at_least(0), (("message.max.bytes", 1),),
     ),
     ConfigDef(
         "message.timestamp.after.max.ms", _LONG, _HOUR_MS,
-        "How far a record's timestamp may be ahead of the broker's clock.",
+        "The maximum time by which a record's timestamp is ahead of the broker's clock.",
         Importance.MEDIUM, at_least(0), (("log.message.timestamp.after.max.ms", 1),),
     ),
     ConfigDef(
         "message.timestamp.before.max.ms", _LONG, MAX_LONG,
-        "How far a record's timestamp may be behind the broker's clock.",
+        "The maximum time by which a record's timestamp is behind the broker's clock.",
         Importance.MEDIUM, at_least(0), (("log.message.timestamp.before.max.ms", 1),),
     ),
     ConfigDef(
@@ -133,7 +132,8 @@ _ROWS = (
     ),
     ConfigDef(
         "min.insync.replicas", _INT, 1,
-        "The number of in-sync replicas that an acks=all write needs; with fewer it is refused.",
+        "The number of in-sync replicas that a write with acks=all needs. With fewer, it is "
+        "refused.",
         Importance.MEDIUM, at_least(1), (("min.insync.replicas", 1),),
     ),
     ConfigDef(
@@ -143,12 +143,12 @@ _ROWS = (
     ),
     ConfigDef(
         "retention.bytes", _LONG, -1,
-        "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
+        "The size of a partition above which its oldest segments are deleted. -1: no limit.",
         Importance.MEDIUM, at_least(-1), (("log.retention.bytes", 1),),
     ),
     ConfigDef(
         "retention.ms", _LONG, 7 * _DAY_MS,
-        "The age at which a segment is deleted; -1 for never.",
+        "The age at which a segment is deleted. -1: never.",
         Importance.MEDIUM, at_least(-1),
         (
             ("log.retention.ms", 1),
@@ -168,8 +168,8 @@ _ROWS = (
     ),
     ConfigDef(
         "segment.jitter.ms", _LONG, 0,
-        "The largest random time that is subtracted from segment.ms, so that many logs do not "
-        "start new segments at once.",
+        "The maximum random time that is subtracted from segment.ms, so that many logs do "
+        "not start new segments at once.",
         Importance.MEDIUM, at_least(0),
         (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
     ),
@@ -180,8 +180,8 @@ _ROWS = (
     ),
     ConfigDef(
         "unclean.leader.election.enable", _BOOLEAN, False,
-        "Whether a replica that is not in sync may become leader when no other is left. Records "
-        "may be lost.",
+        "Whether a replica that is not in sync can become leader if no other is left. Records can "
+        "be lost.",
         Importance.MEDIUM, None, (("unclean.leader.election.enable", 1),),
     ),
     ConfigDef(
@@ -198,8 +198,7 @@ _ROWS = (
     ),
     ConfigDef(
         "remote.storage.enable", _BOOLEAN, False,
-        "Whether old segments are moved to tiered storage. It is not supported, so true is "
-        "refused.",
+        "Whether old segments are moved to tiered storage. This is not supported: true is refused.",
         Importance.MEDIUM,
     ),
     ConfigDef(
@@ -233,9 +232,9 @@ _ROWS = (
     ConfigDef(
         LEAST_PRODUCER_ID, _LONG, 0,
         "The smallest producer id of this cluster's own producers in the topic. kstore replicate "
-        "--exact sets it. Smaller ids belong to the cluster that the topic is or was copied from: "
-        "a producer of this cluster with such an id is refused, and a copied batch with a larger "
-        "one, too.",
+        "--exact sets it. Smaller ids belong to the cluster that the topic is or was copied from. "
+        "They are refused in records of this cluster's producers, and larger ids in copied "
+        "records.",
         Importance.LOW, at_least(0),
     ),
     ConfigDef(
@@ -249,8 +248,8 @@ _ROWS = (
 
 TOPIC_CONFIGS: dict[str, ConfigDef] = {row.name: row for row in _ROWS}
 
-# Kafka also accepts this one, and shows it only if it is set: segments below the minimum of
-# segment.bytes, for tests.
+# Kafka also accepts this config and shows it only if it is set. It allows segments below the
+# minimum of segment.bytes, for tests.
 INTERNAL_SEGMENT_BYTES = ConfigDef(
     "internal.segment.bytes", _INT, None,
     "Like segment.bytes, which it overrides, but without its lower bound.",
