@@ -223,7 +223,7 @@ EXAMPLES = (
         api_versions.ApiVersionsRequest(
             client_software_name="t", client_software_version="1", extension_fields=True
         ),
-        "A client asks for the fields in responses.",
+        "The client asks for the fields in responses.",
     ),
     Example(
         18, 4,
@@ -234,39 +234,39 @@ EXAMPLES = (
                 for name in ("kstore.kip359", "kstore.kip391")
             ],
         ),
-        "A broker has two of the features. (A real response has more APIs and features.)",
+        "The broker supports two of the features. A real response has more APIs and features.",
     ),
     Example(
         0, 13, _produce_request(),
-        "All three fields. The records are one batch of two records; its first eight bytes are the "
-        "base offset, 40.",
+        "A request with `UseOffset`, `PartitionCount` and `CurrentLeaderEpoch`. The records are "
+        "one batch of two records. Its first eight bytes are the base offset, 40.",
     ),
     Example(
         0, 13, _exact_request(),
-        "Exact: the batch is a transaction marker of leader epoch 2 at offset 40, for a leader of "
-        "epoch 3.",
+        "A request with `Exact`. The batch is a transaction marker of leader epoch 2 at offset 40. "
+        "The leader must have epoch 3.",
     ),
     Example(
         0, 13, _produce_answer(base_offset=40, log_start_offset=0, log_end_offset=42),
-        "The batch was appended at offset 40, and the log ends at 42.",
+        "The batch was appended at offset 40. The log end offset is now 42.",
     ),
     Example(
         0, 13,
         _produce_answer(error_code=77, base_offset=-1, log_start_offset=0, log_end_offset=42),
-        "INVALID_PRODUCE_OFFSET: the log ends at 42.",
+        "The error INVALID_PRODUCE_OFFSET. The log end offset is 42.",
     ),
     Example(
         0, 13, _fenced(),
-        "FENCED_LEADER_EPOCH, with the leader and its address (Kafka's tags 0, KIP-951).",
+        "The error FENCED_LEADER_EPOCH, with the leader and its address (Kafka's tags 0, KIP-951).",
     ),
     Example(
         0, 12, _produce_by_name(),
-        "Version 12, by topic name: the partition epoch says which topic of that name it is.",
+        "Version 12 has topic names. The partition epoch says which topic of that name is meant.",
     ),
     Example(3, 13, _metadata_answer(), "One topic with one partition."),
     Example(
         3, 13, _metadata_answer(partition_count=1),
-        "The topic shrinks to one partition: producers use only that one.",
+        "The topic shrinks to one partition. Producers use only that partition.",
     ),
     Example(
         37, 3,
@@ -276,42 +276,48 @@ EXAMPLES = (
             ],
             timeout_ms=30_000,
         ),
-        "The topic t shrinks to two partitions, if it has more.",
+        "The client asks for two partitions of topic t. If it has more, it shrinks.",
     ),
-    Example(1, 18, _fetch_answer(), "The same batch, read."),
-    Example(2, 11, _list_offsets_request(), "Where does the partition end?"),
-    Example(2, 11, _list_offsets_answer(), "The end of the partition."),
-    Example(23, 4, _leader_epoch_request(), "Where did leader epoch 4 end?"),
+    Example(1, 18, _fetch_answer(), "The response has the batch of the first Produce example."),
+    Example(
+        2, 11, _list_offsets_request(),
+        "The client asks for the end of the partition (timestamp -1).",
+    ),
+    Example(2, 11, _list_offsets_answer(), "The partition ends at offset 42."),
+    Example(23, 4, _leader_epoch_request(), "The client asks where leader epoch 4 ended."),
     Example(
         23, 4, _leader_epoch_request(visible_only=True),
-        "Where did what is visible of leader epoch 4 end?",
+        "The same, but only records that `read_committed` consumers get count.",
     ),
-    Example(21, 2, _delete_records(), "Delete the records before offset 40."),
-    Example(8, 10, _offset_commit(), "A commit by a client that is no member of the group."),
+    Example(21, 2, _delete_records(), "The client asks to delete the records before offset 40."),
+    Example(8, 10, _offset_commit(), "A commit by a client that is not a member of the group."),
     Example(28, 5, _txn_offset_commit(), "A commit in a transaction."),
-    Example(91, 0, _alter_share_offsets(), "A share group without members is to begin at 40."),
+    Example(
+        91, 0, _alter_share_offsets(),
+        "The client sets the start offset of a share group without members to 40.",
+    ),
     Example(
         9, 9, _offset_fetch_request(),
-        "Version 9, by topic name: t-0 with its partition epoch, and t-1 without one.",
+        "Version 9 has topic names. t-0 has a partition epoch, t-1 has none.",
     ),
-    Example(9, 10, _offset_fetch_answer(), "What the group has committed."),
+    Example(9, 10, _offset_fetch_answer(), "The group has committed offset 42."),
     Example(
         12, 4,
         classic.HeartbeatRequest(
             group_id="g", generation_id=1, member_id="m", need_position=NEED, position=POSITION
         ),
-        "A member needs the positions in t-0 and t-1, and sends its own in t-2.",
+        "A member asks for the positions in t-0 and t-1, and sends its own in t-2.",
     ),
     Example(
         12, 4, classic.HeartbeatResponse(need_position=NEED, position=POSITION),
-        "A member needs the positions in t-0 and t-1; the position in t-2 is 40.",
+        "The coordinator asks for the positions in t-0 and t-1. The position in t-2 is 40.",
     ),
     Example(
         68, 1,
         consumer_groups.ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="m", member_epoch=1, need_position=NEED, position=POSITION
         ),
-        "The same for a member of the consumer protocol (KIP-848).",
+        "The same request of a member with the consumer protocol (KIP-848).",
     ),
     Example(
         68, 1,
@@ -319,13 +325,13 @@ EXAMPLES = (
             member_id="m", member_epoch=1, heartbeat_interval_ms=5000, need_position=NEED,
             position=POSITION,
         ),
-        "The response.",
+        "The response to it.",
     ),
     Example(
         43, 2, _raised_epoch(),
         "The leader of t-0 raises its leader epoch to 3 if it is smaller.",
     ),
-    Example(22, 5, _skipped_ids(), "No id below 2^40 is to be given out any more."),
+    Example(22, 5, _skipped_ids(), "The broker assigns no producer id below 2^40 any more."),
     Example(
         25300, 0,
         leader_epoch_for_partition.LeaderEpochForPartitionRequest(
@@ -333,15 +339,18 @@ EXAMPLES = (
                 leader_epoch_for_partition.LeaderEpochForPartitionTopic(name="t", partitions=[2])
             ]
         ),
-        "Which partitions existed before t-2?",
+        "The client asks which partitions existed before t-2.",
     ),
-    Example(25300, 0, _prior_epochs(), "t-0 and t-1, both with leader epoch 4 until then."),
+    Example(
+        25300, 0, _prior_epochs(),
+        "t-0 and t-1 existed before. Both had leader epoch 4 until then.",
+    ),
     Example(
         25301, 0, _copy_request(),
-        "The batches in the records 7 and 9 of staged-1 become batches of t-0, from offset 40 on.",
+        "The leader of t-0 appends the batches in records 7 and 9 of staged-1, from offset 40 on.",
     ),
     Example(
         25301, 0, _copy_answer(),
-        "The first batch is in the log; another producer wrote before the second.",
+        "The first batch was appended. Another producer wrote before the second.",
     ),
 )  # fmt: skip

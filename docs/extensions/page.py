@@ -16,19 +16,20 @@ CORRELATION_ID = 7
 INTRODUCTION = """\
 # Protocol extensions in bytes
 
-This page has the layout of every message that kstore extends, and examples in hexadecimal. The page
-[protocol extensions](protocol-extensions.md) describes the fields. A test decodes the
-examples with the layouts of this page and with kstore's own codec, and encodes them again.
+This page has the layout of every message that kstore extends, and examples in hexadecimal.
+[Protocol extensions](protocol-extensions.md) describes the fields. A test decodes and encodes the
+examples, with the layouts of this page and with kstore's own codec.
 
-The page is generated from the code; `python -m docs.extensions` writes it. It shows the newest
-version of each message that has the fields. In the other versions in the table of
-[all fields](protocol-extensions.md#all-fields), Kafka's fields differ, but the tags are in the
-same structs.
+Each layout is for the newest version of the message that has the fields. The table of
+[all fields](protocol-extensions.md#all-fields) lists the other versions. Their Kafka fields differ,
+but the tags are in the same structs.
+
+This page is generated from the code. `python -m docs.extensions` writes it.
 
 ## Types
 
 All numbers are big-endian. A *varint* is an unsigned number in groups of 7 bits, the lowest group
-first; the highest bit of a byte means that more bytes follow (128 is `80 01`).
+first. If the highest bit of a byte is set, more bytes follow (128 is `80 01`).
 
 | Type | Bytes |
 |---|---|
@@ -43,14 +44,14 @@ first; the highest bit of a byte means that more bytes follow (128 is `80 01`).
 | `tags` | varint: the number of tagged fields; then each tagged field, in ascending order of tags |
 | a tagged field | its tag (varint), the size of its value in bytes (varint), the value |
 
-Every message, every request header and every struct ends with `tags`, which is `00` if there are
-none. This includes a struct inside a tagged field. In a layout the tagged fields are below `tags`,
-with tag, name and type. A field whose value is the default is not sent. Skip tags that you do not
-know.
+Every message, every struct, and every header except response header version 0 ends with `tags`,
+which is `00` if there are none. This includes structs inside tagged fields. In a layout, the tagged
+fields are below `tags`, with tag, name and type. A tagged field with its default value is not sent.
+Skip tags that you do not know.
 
-A frame is an int32 with the size of the rest, a header, and the message. All requests on this
-page have header version 2, and their responses header version 1. Only responses to ApiVersions have
-header version 0.
+A frame is an int32 with the size of the rest, a header, and the message. All requests on this page
+have header version 2. Their responses have header version 1, except the response to ApiVersions,
+which has header version 0.
 
 """
 
@@ -59,7 +60,7 @@ def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, "## Headers\n\n"]
     parts += [_block(layout(RequestHeader, 2)), _block(layout(ResponseHeader, 1))]
-    parts.append("Response header version 0 is `CorrelationId` alone.\n\n")
+    parts.append("Response header version 0 has only `CorrelationId`.\n\n")
     for key in dict.fromkeys(example.api_key for example in EXAMPLES):
         parts.append(f"## {APIS[key].name}\n\nAPI key {key}.\n\n")
         shown: set[tuple[type[Message], int]] = set()
