@@ -17,19 +17,19 @@ from bench import compare, report
 from bench.compare.run import run as run_compare
 from bench.measure import Settings, progress
 
-# Name, module with rows(settings), what it measures.
+# Name, module with rows(settings), and what it measures.
 GROUPS = {
-    "embedded": "append and read of the embedded log: raw limit, SQLite, LMDB, RocksDB",
-    "codec": "CRC, validation and decoding: the clients' decoders",
-    "micro": "one call of each of the embedded log's verbs, by pytest-benchmark",
-    "rights": "what an authorizer adds to a request",
+    "embedded": "the embedded log, append and read: a raw file, SQLite, LMDB, RocksDB",
+    "codec": "CRC, validation, building and decoding of batches: the clients' codecs",
+    "micro": "one call of each operation of the embedded log, with pytest-benchmark",
+    "rights": "the CPU time that an authorizer adds to a request",
     "wide": "requests of 1 MB: how long they hold the loop, how long others wait, memory",
-    "opening": "index look-up, and opening 10,000 partitions",
+    "opening": "finding an offset in a large index, and opening 10,000 partitions",
     "clients": "kstore's clients: confluent-kafka, kafka-python and aiokafka on the same broker",
     "scan": "kstore.scan in DuckDB and Polars: Parquet files of the same records",
     "pipeline": "the Spark source and sink: Spark's own Kafka connector on the same broker",
-    "sink": "the Spark sink without Spark: its former design, bytes through the driver",
-    "compare": "the broker beside Kafka; rows may be named behind it",
+    "sink": "the Spark sink without Spark: its former design, in which bytes pass the driver",
+    "compare": "the broker: Apache Kafka. You can name rows after it:",
 }
 RESULTS = Path(__file__).parent / "results"
 
@@ -38,27 +38,27 @@ def _arguments(command_line: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="GROUP",
-        help=f"of {', '.join(GROUPS)}; behind compare: rows of {', '.join(compare.ROWS)}",
+        help=f"of {', '.join(GROUPS)}; after compare, rows of {', '.join(compare.ROWS)}",
     )  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="small sizes: an indication only")
+    parser.add_argument("--quick", action="store_true", help="small sizes; only an indication")
     parser.add_argument("--list", action="store_true", help="list the groups and rows")
     parser.add_argument(
         "--case", action="append", default=[], metavar="WORDS",
-        help="of compare's rows, only cases whose names have these words; repeatable",
+        help="in compare, only cases whose names contain these words; repeatable",
     )  # fmt: skip
-    parser.add_argument("--without-kafka", action="store_true", help="kstore alone, in compare")
+    parser.add_argument("--without-kafka", action="store_true", help="in compare, only kstore")
     parser.add_argument("--json", action="store_true", help="print results.json, not the table")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder for results")
     parser.add_argument(
         "--scratch", type=Path, default=None,
-        help="a folder on the disk to measure, made if it is not there",
+        help="a folder on the disk to measure; it is created if it does not exist",
     )  # fmt: skip
     return parser.parse_args(command_line)
 
 
 def chosen(names: list[str]) -> tuple[list[str], list[str]]:
-    """The groups and compare's rows that are asked for; a row stands for compare, and compare
-    without rows for all of them. ValueError for an unknown name.
+    """The requested groups and the requested rows of compare. A row implies compare; compare
+    without rows means all of them. Raises ValueError for an unknown name.
     """
     unknown = [name for name in names if name not in GROUPS and name not in compare.ROWS]
     if unknown:
@@ -87,8 +87,8 @@ def _terminated(number: int, frame: FrameType | None) -> None:
 
 
 def main(command_line: list[str] | None = None) -> int:
-    """Runs what was asked for; 1 when a group or row failed (its error is shown, the others still
-    run), 130 when it was interrupted. What was measured until then is written in each case.
+    """Run what was requested. Returns 1 if a group or row failed (its error is shown, the others
+    still run), and 130 if it was interrupted. The results so far are always written.
     """
     asked = _arguments(sys.argv[1:] if command_line is None else command_line)
     if asked.list:
@@ -106,9 +106,9 @@ def main(command_line: list[str] | None = None) -> int:
         progress(f"--scratch {asked.scratch} can't be made: {error.strerror}")
         return 2
     signal.signal(signal.SIGTERM, _terminated)
-    signal.signal(signal.SIGINT, _terminated)  # also where a shell had it ignored
+    signal.signal(signal.SIGINT, _terminated)  # even if a shell ignores it
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 10,000 partitions are many files
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 10,000 partitions have many files
     facts = report.machine()
     facts["sizes"] = "quick: an indication only" if asked.quick else "full"
     rows: list[report.Row] = []
@@ -130,7 +130,7 @@ def main(command_line: list[str] | None = None) -> int:
                     failed += _run(name, settings, rows)
             except KeyboardInterrupt:
                 facts["interrupted"] = "the run was ended before it was complete"
-            # Now, because removing the scratch folder may take a while, and be interrupted.
+            # Now, because removing the scratch folder may take a while and be interrupted.
             facts["took"] = f"{time.monotonic() - begin:.0f} s"
             if failed:
                 facts["failed"] = ", ".join(failed)

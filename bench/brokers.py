@@ -1,5 +1,5 @@
-"""The two brokers side by side: `kstore serve` and a real Kafka 4.3.1, with the same settings and
-topics. Without Java the peer is absent and its columns stay empty.
+"""The two brokers: `kstore serve` and a real Kafka 4.3.1, with the same settings and topics.
+Without Java there is no peer, and its columns are empty.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ KAFKA = "Kafka 4.3.1"
 CREATED_WITHIN_S = 60.0
 Broker = KstoreBroker | KafkaBroker
 
-# The same on both where it matters; everything else is each broker's default.
+# The same for both if it matters. Everything else is each broker's default.
 SAME = {
     "num.partitions": "1",
     "log.segment.bytes": str(1 << 30),
     "log.retention.hours": "168",
     "group.initial.rebalance.delay.ms": "0",
-    # By default changes of a group are collected for a second before partitions are assigned anew.
+    # By default, changes of a group are collected for a second before partitions are assigned
+    # again.
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -56,22 +57,22 @@ SHOWN = (
     "num.partitions",
     "compression.type",
 )
-"""What the report says about both, as the brokers themselves describe it."""
+"""What the report says about both brokers, as they describe themselves."""
 
 
 def kstore_broker(folder: Path) -> KstoreBroker:
-    """kstore's broker below a folder, not started, for groups that measure no broker of Kafka. It
-    runs as a user's does: with byte code from earlier starts, and without the checks of tests.
+    """kstore's broker below a folder, not started, for groups that do not measure Kafka. It runs
+    like a user's broker: with byte code from earlier starts, and without the checks of tests.
     """
     environment = {"PYTHONDONTWRITEBYTECODE": "", "KSTORE_CHECK_INVARIANTS": "false"}
     return KstoreBroker(folder, overrides=SAME, environment=environment)
 
 
 def make(folder: Path, settings: Settings) -> dict[str, Broker]:
-    """Both brokers, below the folder, not started; kstore alone where there is no Java (with a
-    word on stderr) or where that was asked for.
+    """Both brokers below the folder, not started. Only kstore if there is no Java (this is reported
+    on stderr), or if that was requested.
     """
-    # As a user's Python does it: the first start leaves byte code for the next ones.
+    # Like a user's Python, the first start writes byte code for the next ones.
     environment = {"PYTHONDONTWRITEBYTECODE": ""}
     ours = KstoreBroker(folder / "kstore", overrides=SAME, environment=environment)
     brokers: dict[str, Broker] = {KSTORE: ours}
@@ -88,7 +89,7 @@ def make(folder: Path, settings: Settings) -> dict[str, Broker]:
 
 
 def exchange_once(broker: Broker, frame: bytes, *, timeout_s: float = 30) -> bytes:
-    """One request on a connection of its own; its answer without the length."""
+    """Send one request on a separate connection. Returns the response without its length."""
     address = (broker.host, broker.port)
     with socket.create_connection(address, timeout=timeout_s) as connection:
         return exchange(connection, frame)
@@ -108,10 +109,10 @@ def _admin(broker: Broker) -> Any:
 def create_topic(
     broker: Broker, topic: str, partitions: int, configs: Mapping[str, str] | None = None
 ) -> None:
-    """Creates a topic and waits until every partition answers."""
+    """Create a topic and wait until every partition answers."""
     from confluent_kafka.admin import NewTopic
 
-    admin = _admin(broker)  # it lives until the result is there
+    admin = _admin(broker)  # referenced until the result has arrived
     made = NewTopic(topic, partitions, 1, config=dict(configs or {}))
     admin.create_topics([made])[topic].result(30)
     frame = frames.latest_offsets(topic, range(partitions))
@@ -127,13 +128,13 @@ def create_topic(
 
 
 def delete_topic(broker: Broker, topic: str) -> None:
-    """Deletes a topic, so that its files do not fill the disk."""
+    """Delete a topic, so that its files do not fill the disk."""
     admin = _admin(broker)
     admin.delete_topics([topic])[topic].result(30)
 
 
 def alter_topic(broker: Broker, topic: str, configs: Mapping[str, str]) -> None:
-    """Sets configs of a topic."""
+    """Set configs of a topic."""
     from confluent_kafka.admin import (
         AlterConfigOpType,
         ConfigEntry,
@@ -151,8 +152,8 @@ def alter_topic(broker: Broker, topic: str, configs: Mapping[str, str]) -> None:
 
 
 def describe(broker: Broker) -> str:
-    """The settings of `SHOWN`, as the running broker describes them; what it does not know is left
-    out.
+    """The settings of `SHOWN`, as the running broker describes them. Settings that it does not have
+    are omitted.
     """
     from confluent_kafka.admin import ConfigResource, ResourceType
 

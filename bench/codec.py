@@ -26,9 +26,9 @@ KSTORE = "kstore"
 aiokafka_codec: Any = importlib.import_module("aiokafka.record.default_records")
 kafka_codec: Any = importlib.import_module("kafka.record.default_records")
 RECORDS = 1000
-BATCHES = 8  # in a fetch: 1 MB
+BATCHES = 8  # of a fetch: 1 MB
 VALUE = b"v" * 100
-WINDOW = 100  # records of 100 B: a batch of about 11 KB; a piece of ten is in the cache
+WINDOW = 100  # records of 100 B: a batch has about 11 KB, and ten fit in the cache
 Case = Callable[[], float]
 
 

@@ -1,6 +1,6 @@
-"""Append and read of the embedded log beside the raw file and beside SQLite, LMDB and RocksDB:
-100 B and 1 KB records in batches of 1, 100 and 1,000, not synced, every batch synced, and 32
-threads that each wait for their own record to be on disk.
+"""Appending to and reading from the embedded log, a raw file, SQLite, LMDB and RocksDB: records of
+100 B and 1 KB in batches of 1, 100 and 1,000, not synced, with every batch synced, and with 32
+threads that each wait until their own record is on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ RAW_GOAL = Goal(0.7)
 
 
 def _batches(record_bytes: int, batch: int, count: int) -> list[list[bytes]]:
-    """`count` batches; few distinct ones, so that ready-made bytes stay in the cache for all."""
+    """`count` batches. Few of them differ, so that ready-made bytes stay in the cache for all
+    stores.
+    """
     noise = random.Random(record_bytes)
     distinct = [[noise.randbytes(record_bytes) for _ in range(batch)] for _ in range(8)]
     return [distinct[index % len(distinct)] for index in range(count)]
@@ -34,7 +36,7 @@ def _batches(record_bytes: int, batch: int, count: int) -> list[list[bytes]]:
 def _append_rate(
     kind: type[Store], folder: Path, batches: Sequence[list[bytes]], *, synced: bool
 ) -> float:
-    """Records per second, without open and close."""
+    """Records per second, without the time to open and close."""
     shutil.rmtree(folder, ignore_errors=True)
     touch_memory(2 * len(batches) * sum(map(len, batches[0])) + (64 << 20), folder.parent)
     store = kind(folder, synced=synced)

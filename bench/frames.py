@@ -36,7 +36,7 @@ __all__ = [
 
 _crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, API_VERSIONS = 0, 1, 2, 3, 8, 18
-# Of today: older records would be deleted by retention while they are measured.
+# The time of today: retention would delete older records while they are measured.
 TIMESTAMP_MS = int(time.time() * 1000)
 
 
@@ -55,20 +55,20 @@ def _signed(value: int) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """A string as versions that are not flexible have it."""
+    """A string in versions that are not flexible."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 
 
 def compact(text: str) -> bytes:
-    """A string as flexible versions have it."""
+    """A string in flexible versions."""
     data = text.encode()
     return unsigned(len(data) + 1) + data
 
 
 def record_batch(values: list[bytes], keys: Sequence[bytes] = ()) -> bytes:
     """A version 2 batch of records without headers, with keys if they are given, not compressed,
-    no producer id.
+    without a producer id.
     """
     records = bytearray()
     for delta, value in enumerate(values):
@@ -85,8 +85,8 @@ def record_batch(values: list[bytes], keys: Sequence[bytes] = ()) -> bytes:
 
 
 class Answer:
-    """A cursor over an answer's bytes behind its correlation id; struct.error, or IndexError, for
-    one that is too short.
+    """Reads an answer's bytes after its correlation id. Raises struct.error or IndexError if it is
+    too short.
     """
 
     def __init__(self, data: bytes, *, flexible_header: bool = False) -> None:
@@ -94,13 +94,13 @@ class Answer:
         self._place = 5 if flexible_header else 4  # no tags in any answer's header
 
     def take(self, form: str) -> int:
-        """The next number, by its struct form."""
+        """The next number, in its struct format."""
         (value,) = struct.unpack_from(">" + form, self._data, self._place)
         self._place += struct.calcsize(">" + form)
         return int(value)
 
     def skip(self, size: int) -> None:
-        """Leaves bytes out."""
+        """Skip bytes."""
         self._place += size
 
     def unsigned(self) -> int:
@@ -115,17 +115,17 @@ class Answer:
             shift += 7
 
     def bytes(self, size: int) -> bytes:
-        """So many bytes; none for a length of null."""
+        """This many bytes; none if the length is null."""
         found = self._data[self._place : self._place + max(0, size)]
         self._place += max(0, size)
         return found
 
     def string(self) -> str:
-        """A string, as versions that are not flexible have it; null is empty."""
+        """A string in versions that are not flexible; null is empty."""
         return self.bytes(self.take("h")).decode()
 
     def compact(self) -> str:
-        """A string, as flexible versions have it; null is empty."""
+        """A string in flexible versions; null is empty."""
         return self.bytes(self.unsigned() - 1).decode()
 
 
@@ -182,7 +182,7 @@ def fetch(topic: str, partition: int, offset: int, *, max_bytes: int) -> bytes:
 
 
 def fetched_batch(answer: bytes, batch: bytes) -> bool:
-    """Whether the answer to `fetch` carries these records (all that follows a batch's CRC)."""
+    """True if the answer to `fetch` has these records (everything after a batch's CRC)."""
     return batch[21:] in answer
 
 
@@ -207,7 +207,7 @@ def latest_offsets_answer(answer: bytes) -> dict[int, tuple[int, int]]:
 
 
 def api_versions() -> bytes:
-    """ApiVersions v3, as clients ask for it."""
+    """ApiVersions v3, as clients send it."""
     body = compact("bench") + compact("1") + b"\x00"
     return request_frame(API_VERSIONS, 3, body, flexible=True)
 
@@ -232,13 +232,13 @@ def metadata(topic: str) -> bytes:
 
 
 def metadata_error(answer: bytes, topic: str) -> int:
-    """The topic's error code in the answer to `metadata`; -1 where the topic is not in it."""
+    """The topic's error code in the answer to `metadata`; -1 if the topic is missing."""
     place = answer.find(compact(topic)) - 2
     return int(struct.unpack_from(">h", answer, place)[0]) if place > 0 else -1
 
 
 def offset_commit(group: str, topic: str, partition: int, offset: int) -> bytes:
-    """OffsetCommit v8 of one partition, by a consumer that is no member."""
+    """OffsetCommit v8 of one partition, by a consumer that is not a member."""
     body = compact(group) + struct.pack(">i", -1) + compact("") + b"\x00" + unsigned(2)
     body += compact(topic) + unsigned(2) + struct.pack(">iqi", partition, offset, -1)
     body += compact("") + b"\x00\x00\x00"

@@ -1,5 +1,5 @@
-"""A light load generator: ready-made frames over raw sockets, one epoll loop. It decodes nothing
-while it runs: all answers to a frame have one known size, so counting bytes counts answers.
+"""A simple load generator: ready-made frames over raw sockets, and one epoll loop. It decodes
+nothing while it runs. All answers to a frame have one known size, so counting bytes counts answers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["Load"]
 
 
 class Load:
-    """Connections that each send their own frame again and again, `depth` of them in flight.
+    """Connections that each send their own frame again and again, with `depth` of them in flight.
 
-    `check` sees the first and the last answer of each connection and raises where one is wrong.
-    With a depth of 1, `latencies` has the seconds that each answer of the last run took.
+    `check` gets the first and the last answer of each connection, and raises if one is wrong. With
+    a depth of 1, `latencies` has the seconds of each answer of the last run.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class Load:
             self._poll.register(connection, select.EPOLLIN)
 
     def run(self, seconds: float, *, at_most: int | None = None) -> tuple[int, float]:
-        """Sends for so long (or so many requests), waits for every answer; (answers, seconds)."""
+        """Send for this time (or this many requests), and wait for every answer. Returns (answers,
+        seconds).
+        """
         sends = [[frame * n for n in range(self.depth + 1)] for frame in self._frames]
         waiting = [self.depth] * len(self._frames)
         partial = [0] * len(self._frames)
@@ -103,11 +105,11 @@ class Load:
 
     @property
     def answer_bytes(self) -> int:
-        """How large the answer to the first connection's frame is, with its size."""
+        """The size of the answer to the first connection's frame, including its size field."""
         return self._sizes[0]
 
     def close(self) -> None:
-        """Closes every connection at once, without leaving ports in TIME_WAIT."""
+        """Close every connection at once, without ports in TIME_WAIT."""
         self._poll.close()
         for connection in self._sockets:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

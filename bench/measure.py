@@ -1,5 +1,5 @@
-"""How to measure: repetitions in turns, medians and spreads, percentiles, and a process's use so
-far. It does not know what is measured.
+"""How to measure: repetitions in turns, medians and spreads, percentiles, and the CPU time that a
+process has used. It does not know what is measured.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-CPUCLOCK_SCHED = 2  # in a clock's number, beside the process id: see clock_getcpuclockid(3)
+CPUCLOCK_SCHED = 2  # in a clock's number, in addition to the process id: see clock_getcpuclockid(3)
 Figures = Mapping[str, float]
-"""What one run of one case found: figures by name."""
+"""The results of one run of one case: figures by name."""
 
 
 class NotServedError(RuntimeError):
-    """The broker lacks an API that the case needs; the message names it."""
+    """The broker does not support an API that the case needs. The message names it."""
 
 
 class Settings:
-    """What the command line asked for: `quick` runs are small, and only an indication; `alone`
-    leaves Kafka out; `cases` are words of which one must be in a case's name, or none.
+    """The options of the command line. `quick` runs are small, and only an indication; `alone`
+    omits Kafka. With `cases`, a case runs only if its name contains one of these words.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Settings:
         self.cases = tuple(cases)
 
     def wants(self, case: str) -> bool:
-        """Whether a case of this name was asked for."""
+        """True if a case with this name was requested."""
         return not self.cases or any(word in case for word in self.cases)
 
     def pick(self, full: int, quick: int) -> int:
@@ -65,21 +65,21 @@ class Settings:
 
 @dataclasses.dataclass
 class Side:
-    """What the turns of one contestant found: each figure's values, one per turn, in order.
-    `state` says why there are none: "not served", or "failed: ..."; a side that failed once is
-    not reported with the turns that went well.
+    """The turns of one contestant: each figure's values, one per turn, in order. `state` says why
+    there are none: "not served", or "failed: ...". If a turn of a side has failed, none of its
+    turns is reported.
     """
 
     values: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     state: str = ""
 
     def add(self, figures: Figures) -> None:
-        """Takes the figures of one turn."""
+        """Add the figures of one turn."""
         for name, value in figures.items():
             self.values.setdefault(name, []).append(value)
 
     def median(self, name: str) -> float | None:
-        """The median over the turns; None where there is nothing to report."""
+        """The median over the turns; None if there is nothing to report."""
         found = self.values.get(name)
         return statistics.median(found) if found and not self.state else None
 
@@ -90,16 +90,16 @@ class Side:
 
 
 def progress(text: str) -> None:
-    """A line for whoever waits."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def touch_memory(size_bytes: int, folder: Path) -> None:
-    """Has the machine's memory backed, as far as a case is about to fill the page cache: in a
+    """Make the host back the machine's memory, as much as a case will use for the page cache. In a
     virtual machine the first touch of a page costs the host's page fault (here 2 to 5 s of system
-    time per GB), and would be charged to whoever writes first. A file is written and removed: what
-    it frees is what the next file gets. Pages of a process's memory that were touched and freed
-    left the next file with cold ones in half of the turns.
+    time per GB), and would count against the side that writes first. A file is written and removed:
+    the next file gets the same memory. Pages of a process that were touched and freed left the next
+    file with cold ones in half of the turns.
     """
     data = bytes(1 << 20)
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
@@ -108,15 +108,15 @@ def touch_memory(size_bytes: int, folder: Path) -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that a call took."""
+    """The seconds that a call takes."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
 
 
 def in_turns(cases: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Runs every case once per round, one after the other, so that a busy spell of the machine
-    falls on all of them; returns each case's median.
+    """Run every case once per round, one after the other, so that a busy moment of the machine
+    affects all of them. Returns each case's median.
     """
     results: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
@@ -128,8 +128,8 @@ def in_turns(cases: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
 def take_turns(
     what: str, cases: Mapping[str, Callable[[], Figures]], rounds: int
 ) -> dict[str, Side]:
-    """Like `in_turns`, for cases that find several figures at once and that may fail: a failure
-    ends the turns of its own side, is said on stderr, and stays in the result.
+    """Like `in_turns`, for cases that have several figures and may fail. A failure ends the turns
+    of its own side, is printed to stderr, and stays in the result.
     """
     sides = {name: Side() for name in cases}
     for turn in range(rounds):
@@ -150,8 +150,8 @@ def take_turns(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values does not exceed (nearest rank);
-    ValueError for no values.
+    """The smallest value that at least this share of all values does not exceed (nearest rank).
+    Raises ValueError for no values.
     """
     if not values:
         raise ValueError("a percentile of no values: nothing was measured")
@@ -168,13 +168,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def system_seconds(pid: int) -> float:
-    """What of a process's own time was spent in system calls, in steps of 10 ms."""
+    """The part of a process's own time that was spent in system calls, in steps of 10 ms."""
     return int(_stat(pid)[12]) / TICKS_PER_S
 
 
 class FamilyClock:
-    """As `cpu_seconds`, for a process whose grandchildren end without anybody waiting for them, as
-    Spark's idle Python workers do: what each was last seen to have used stays counted.
+    """Like `cpu_seconds`, for a process whose grandchildren end although no process waits for them,
+    like Spark's idle Python workers. The last seen value of each still counts.
     """
 
     def __init__(self, pid: int) -> None:
@@ -182,7 +182,9 @@ class FamilyClock:
         self._used: dict[int, float] = {}
 
     def seconds(self) -> float:
-        """All that was used so far; of processes that nobody waited for, as far as it was seen."""
+        """The time used so far. For processes that no process has waited for: as far as it was
+        seen.
+        """
         for one in process_family(self._pid):
             self._used[one] = max(self._used.get(one, 0.0), _own_cpu_seconds(one))
         return sum(self._used.values()) + _waited_cpu_seconds(self._pid)
@@ -193,7 +195,7 @@ def _own_cpu_seconds(pid: int) -> float:
     try:
         return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
     except OSError:
-        return 0.0  # it has ended: its parent has its time
+        return 0.0  # it has ended: its time is counted in its parent
 
 
 def _waited_cpu_seconds(pid: int) -> float:
@@ -201,15 +203,15 @@ def _waited_cpu_seconds(pid: int) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat behind the command; empty for a process that has ended."""
+    """The fields of /proc/<pid>/stat after the command; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return []  # its parent has its time
+        return []  # its time is counted in its parent
 
 
 def process_family(pid: int) -> Iterable[int]:
-    """A process, its children, and theirs."""
+    """A process, its children, and their children."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal() and (fields := _stat(int(name))):

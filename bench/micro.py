@@ -1,4 +1,4 @@
-"""Runs the pytest-benchmark cases of test_micro.py and turns their medians into rows."""
+"""Runs the pytest-benchmark cases of test_micro.py and converts their medians to rows."""
 
 from __future__ import annotations
 

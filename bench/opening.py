@@ -1,4 +1,4 @@
-"""Looking up an offset in a log with a large index, and opening a directory of 10,000 partitions:
+"""Looking up an offset in a log with a large index, and opening a directory of 10,000 partitions
 lazily (no file is opened before it is used), compared with opening every segment file.
 """
 
@@ -55,7 +55,7 @@ def _look_up(settings: Settings) -> list[Row]:
 
 
 def _open_all(folder: Path) -> float:
-    """What any store that opens each file at its start pays at least."""
+    """The minimum that a store pays if it opens each file at its start."""
     begin = time.perf_counter()
     files = []
     for partition in os.scandir(folder):

@@ -1,5 +1,5 @@
-"""The embedded log as a work queue beside litequeue and persist-queue: messages of 100 B put one at
-a time, then got and acknowledged one at a time, none of them synced.
+"""The embedded log as a work queue, compared with litequeue and persist-queue: messages of 100 B
+are put one at a time, then taken and acknowledged one at a time, without syncs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class WorkQueue(Protocol):
 
     name: str
     messages: int
-    """So many make a run of about a second."""
+    """A run with this number takes about a second."""
 
     def __init__(self, folder: Path) -> None: ...
 
@@ -31,7 +31,7 @@ class WorkQueue(Protocol):
         """Put one message."""
 
     def work(self) -> None:
-        """Get one message and acknowledge it."""
+        """Take one message and acknowledge it."""
 
     def close(self) -> None:
         """Close the queue."""
@@ -112,7 +112,7 @@ class PersistAckQueue:
 
 
 class PersistFileQueue:
-    """persist-queue's files; a message that was got is gone, whatever becomes of its worker."""
+    """persist-queue's files. A message that was taken is removed, even if its worker fails."""
 
     name = "persist-queue (files)"
     messages = 1000
@@ -142,7 +142,7 @@ QUEUES: tuple[type[WorkQueue], ...] = (
 
 
 def _rates(kind: type[WorkQueue], folder: Path, count: int) -> tuple[float, float]:
-    """Messages put, and got and acknowledged, per second."""
+    """Messages put, and messages taken and acknowledged, per second."""
     shutil.rmtree(folder, ignore_errors=True)
     queue = kind(folder)
     try:
@@ -160,7 +160,7 @@ def _rates(kind: type[WorkQueue], folder: Path, count: int) -> tuple[float, floa
 
 
 def rows(settings: Settings) -> list[Row]:
-    """What a message costs in each of them."""
+    """The cost of a message in each queue."""
     puts: dict[str, list[float]] = {kind.name: [] for kind in QUEUES}
 
     def case(kind: type[WorkQueue]) -> Callable[[], float]:

@@ -17,7 +17,7 @@ __all__ = ["Goal", "Row", "machine", "markdown", "plot", "write"]
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """A limit on a row's ratio (kstore / peer) or on kstore's own value; `at_least` or at most."""
+    """A limit on a row's ratio (kstore / peer) or on kstore's own value: `at_least` or at most."""
 
     limit: float
     at_least: bool = True
@@ -56,8 +56,8 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is met; None where there is no goal, or nothing to compare with.
-        kstore's own failure is a goal that was missed.
+        """Whether the goal is met. None if there is no goal, or nothing to compare with. If kstore
+        has failed, the goal is missed.
         """
         if self.goal is None:
             return None
@@ -72,7 +72,7 @@ class Row:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """The conditions of the figures."""
     model = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -138,7 +138,7 @@ def markdown(rows: Iterable[Row], settings: Mapping[str, str]) -> str:
 
 
 def write(rows: Sequence[Row], settings: Mapping[str, str], folder: Path) -> str:
-    """Writes results.md, results.json and results.png into the folder; returns the table."""
+    """Write results.md, results.json and results.png into the folder. Returns the table."""
     folder.mkdir(parents=True, exist_ok=True)
     page = markdown(rows, settings)
     (folder / "results.md").write_text(page)
@@ -150,7 +150,9 @@ def write(rows: Sequence[Row], settings: Mapping[str, str], folder: Path) -> str
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Each row's ratio to its peer on a log scale, goals as ticks; green reached, red not."""
+    """Each row's ratio to its peer on a log scale, with goals as ticks; green if reached, red if
+    not.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

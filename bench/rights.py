@@ -1,6 +1,6 @@
-"""The cost of an authorizer per request: CPU time of the data plane from a request's frame to its
-answer, with and without an authorizer, in turns. The rights were requested before (they come from
-memory), among the rules of 1,000 other users.
+"""The cost of an authorizer per request: the CPU time of the data plane from a request's frame to
+its answer, with and without an authorizer, in turns. The rights were looked up before, so they come
+from memory. There are rules for 1,000 other users.
 """
 
 from __future__ import annotations

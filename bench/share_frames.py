@@ -35,10 +35,10 @@ Range = tuple[int, int]
 
 
 class Acquired(NamedTuple):
-    """What the answer to `share_fetch` says."""
+    """The content of the answer to `share_fetch`."""
 
     errors: tuple[int, int, int]
-    """Of the answer, the partition, and its acknowledgements."""
+    """The partition in the answer, and its acknowledgements."""
     ranges: list[Range]
     deliveries: int
     """The highest delivery count."""
@@ -74,8 +74,8 @@ def share_fetch(
     *,
     max_records: int,
 ) -> bytes:
-    """ShareFetch v1 of partition 0, which accepts what came before, as Java's client asks: up to 50
-    MB, after half a second at the latest. The final epoch fetches nothing.
+    """ShareFetch v1 of partition 0. It accepts the previous records, and requests up to 50 MB
+    within half a second, as Java's client does. The final epoch fetches nothing.
     """
     ends = epoch == FINAL_EPOCH
     waits = (0, 0, 0, 0, 0) if ends else (500, 1, 50 << 20, max_records, max_records)
@@ -92,7 +92,7 @@ def share_fetch(
 
 
 def fetched(answer: bytes) -> Acquired:
-    """What is in the answer to `share_fetch`, of one partition at most."""
+    """The content of the answer to `share_fetch`, of at most one partition."""
     found = Answer(answer, flexible_header=True)
     found.skip(4)
     code = found.take("h")
@@ -142,7 +142,7 @@ def lag(group: str, topic: str) -> bytes:
 
 
 def lag_answer(answer: bytes) -> int:
-    """How many records are not done, in the answer to `lag`."""
+    """The number of records that are not done, in the answer to `lag`."""
     found = Answer(answer, flexible_header=True)
     found.skip(4)
     found.unsigned()

@@ -1,6 +1,6 @@
-"""The alternatives for a durable log in a process, behind one small interface: kstore, SQLite in
-WAL mode, LMDB and RocksDB, and the raw file, which none of them can beat. Keys are ascending 8-byte
-numbers; each call appends one batch in one transaction.
+"""The alternatives for a durable log in a process, with a common interface: kstore, SQLite in WAL
+mode, LMDB, RocksDB, and the raw file, which none of them can beat. Keys are ascending 8-byte
+numbers. Each call appends one batch in one transaction.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ READ_CHUNK_BYTES = 1 << 20
 
 
 class Store(Protocol):
-    """One contestant. `synced`: an append returns only when its bytes are on disk."""
+    """One contestant. With `synced`, an append returns only when its bytes are on disk."""
 
     name: str
 
     def __init__(self, folder: Path, *, synced: bool) -> None: ...
 
     def append(self, values: Sequence[bytes]) -> None:
-        """Appends one batch; from any thread."""
+        """Append one batch. Any thread may call it."""
 
     def read_all(self) -> tuple[int, int]:
-        """Reads every value from the beginning; returns how many there were and their bytes."""
+        """Read every value from the beginning. Returns the number of values and of their bytes."""
 
     def close(self) -> None:
-        """Closes the store."""
+        """Close the store."""
 
 
 class KstoreLog:
-    """kstore's log, given Python values."""
+    """kstore's log with Python values."""
 
     name = "kstore"
-    flush: str | None = None  # where a subclass asks for another policy
+    flush: str | None = None  # subclasses set another policy
 
     def __init__(self, folder: Path, *, synced: bool) -> None:
         import kstore
@@ -80,7 +80,7 @@ class KstoreInterval(KstoreLog):
 
 
 class KstoreBatches(KstoreLog):
-    """kstore's log, given ready batches, as a broker gets them: validated, then written."""
+    """kstore's log with ready batches, as a broker gets them: validated, then written."""
 
     name = "kstore, ready batches"
 
@@ -89,14 +89,14 @@ class KstoreBatches(KstoreLog):
         self._ready: dict[int, bytearray] = {}
 
     def append(self, values: Sequence[bytes]) -> None:
-        """See Store; a batch seen before is taken ready-made."""
+        """See Store. A batch that was used before is used again as ready bytes."""
         ready = self._ready.get(id(values))
         if ready is None:
             ready = self._ready[id(values)] = bytearray(frames.record_batch(list(values)))
         self._log.append_batches(ready, leader_epoch=0)
 
     def read_all(self) -> tuple[int, int]:
-        """See Store; whole batches as they lie in the file, not decoded: bytes count, not
+        """See Store. Whole batches as they are in the file, not decoded: this counts bytes, not
         records.
         """
         size = 0
@@ -130,7 +130,7 @@ class RawFile:
         self._ready: dict[int, bytes] = {}
 
     def append(self, values: Sequence[bytes]) -> None:
-        """See Store; a batch seen before is taken ready-made."""
+        """See Store. A batch that was used before is used again as ready bytes."""
         ready = self._ready.get(id(values))
         if ready is None:
             ready = self._ready[id(values)] = frames.record_batch(list(values))
@@ -139,7 +139,7 @@ class RawFile:
             os.fdatasync(self._file)
 
     def read_all(self) -> tuple[int, int]:
-        """See Store; bytes only."""
+        """See Store. Only bytes are counted."""
         position = 0
         while found := os.pread(self._file, READ_CHUNK_BYTES, position):
             position += len(found)
@@ -242,7 +242,7 @@ class LmdbStore:
 
 
 class RocksStore:
-    """RocksDB through rocksdict, defaults; its write-ahead log synced or not."""
+    """RocksDB through rocksdict with its defaults; its write-ahead log is synced or not."""
 
     name = "RocksDB"
 

@@ -1,5 +1,5 @@
-"""Micro benchmarks by pytest-benchmark: `python -m bench micro`, or `pytest bench/test_micro.py` to
-work on one of them. They say how long one call takes; nothing is asserted about time.
+"""Micro benchmarks with pytest-benchmark: `python -m bench micro`, or `pytest bench/test_micro.py`
+to work on one of them. They measure how long one call takes, and assert nothing about time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Requests of 1 MB: how long each holds the event loop (CPU time between two turns), how long small
-requests on another connection wait meanwhile, and the memory for many of them.
+requests on another connection wait in the meantime, and the memory for many of them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MOST_ELEMENTS = 99_000
 ACLS = (30, 31)
 FAST_KEYS = (0, 1)
 TOPIC = "bench"
-# Of the APIs whose longest holds or answers are the largest.
+# The APIs with the longest holds or the largest answers.
 WORST = (3, 9, 10, 15, 19, 24, 30, 32, 34, 43, 45, 51, 75)
 
 
 def frame_of(key: int, path: Fields, size: int = SIZE) -> bytes:
-    """A request with as many rows as fit, and as the broker takes."""
+    """A request with as many rows as fit and as the broker accepts."""
     version = API_TABLE[key].max_version
     request = wide_request(key, version, path, size, **FIXED)
     count = elements(request)
@@ -73,7 +73,7 @@ async def _longest_ms(folder: Path, key: int, path: Fields) -> tuple[float, int,
         for frame in (frame_of(key, path, 4096), frame_of(key, path)):  # the first imports
             connection, transport = world.connect()
             gc.collect()
-            garbage = Garbage(asyncio.get_running_loop(), lambda: 0)  # as a broker has one
+            garbage = Garbage(asyncio.get_running_loop(), lambda: 0)  # like a broker
             garbage.start()
             meter = Meter()
             feed(connection, frame)
@@ -125,12 +125,12 @@ def _connect(broker: KstoreBroker) -> socket.socket:
 
 @contextmanager
 def _senders(broker: KstoreBroker, count: int, sent: list[int]) -> Any:
-    """So many connections that send one wide request after the other."""
+    """Connections that each send one wide request after the other."""
     stop = threading.Event()
     paths = {key: array_paths(key, API_TABLE[key].max_version)[0] for key in WORST}
     ready = [frame_of(key, paths[key]) for key in WORST if key not in ACLS]
     with _connect(broker) as stream:
-        for key in paths.keys() - set(ACLS):  # the first of each API imports what answers it
+        for key in paths.keys() - set(ACLS):  # the first request of each API imports its handler
             stream.sendall(frame_of(key, paths[key], 512))
             _receive(stream)
 
@@ -155,7 +155,7 @@ def _senders(broker: KstoreBroker, count: int, sent: list[int]) -> Any:
 
 
 def _waits(broker: KstoreBroker, seconds: float) -> list[float]:
-    """The milliseconds that small requests, one in each millisecond at most, wait."""
+    """The milliseconds that small requests wait; at most one is sent per millisecond."""
     batch = frames.record_batch([b"v" * 100])
     asked = [frames.api_versions(), frames.produce(TOPIC, 0, batch)]
     waits = []

@@ -1,5 +1,5 @@
-"""Several processes that append to one embedded log, beside SQLite and LMDB: 100 B records, one at
-a time, not synced, by two and by four processes at once.
+"""Several processes that append to one embedded log, compared with SQLite and LMDB: records of 100
+B, one at a time, not synced, by two and by four processes at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OPENERS = {"kstore": _kstore, "SQLite WAL": _sqlite, "LMDB": _lmdb}
 
 
 def _write(name: str, folder: Path, seconds: float, gate: Barrier, counts: Any) -> None:
-    """A process: append for a while, and say how often."""
+    """A process: append for a while, and report the number."""
     append = OPENERS[name](folder)
     gate.wait()
     count, end = 0, time.perf_counter() + seconds
@@ -65,11 +65,11 @@ def _write(name: str, folder: Path, seconds: float, gate: Barrier, counts: Any) 
 
 
 def _rate(name: str, folder: Path, processes: int, seconds: float) -> float:
-    """Records per second of all together."""
+    """The records per second of all processes together."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if name == "SQLite WAL":
-        SqliteStore(folder, synced=False).close()  # several can't make it at once
+        SqliteStore(folder, synced=False).close()  # several processes cannot create it at once
     context = multiprocessing.get_context("spawn")
     gate, counts = context.Barrier(processes), context.Queue()
     writers = [

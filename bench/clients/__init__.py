@@ -25,8 +25,8 @@ TIMEOUT_S = 600
 
 
 class Shown(NamedTuple):
-    """One line of the table: which work of kstore beside which peer's, and the least ratio of
-    records per CPU second.
+    """One line of the table: kstore's task, the peer's task, and the minimum ratio of records per
+    CPU second.
     """
 
     what: str

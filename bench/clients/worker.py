@@ -26,7 +26,7 @@ FETCH_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What to do: `count` records of `size` bytes, to or from a topic of four partitions."""
+    """The task: `count` records of `size` bytes, to or from a topic of four partitions."""
 
     bootstrap: str
     topic: str
@@ -42,7 +42,7 @@ Figures = dict[str, float]
 
 
 def _measured(work: Callable[[], int]) -> Figures:
-    """Run it; it returns how many records it handled."""
+    """Run it. Returns the number of records."""
     cpu, begin = time.process_time(), time.perf_counter()
     handled = work()
     return _figures(handled, time.perf_counter() - begin, time.process_time() - cpu)
@@ -150,7 +150,7 @@ def kstore_produce_async(task: Task) -> Figures:
 
 
 def kstore_latency(task: Task) -> Figures:
-    """One record at a time, each waited for."""
+    """One record at a time; each is awaited."""
     with _kstore_producer(task, linger_ms=0) as producer:
         times = []
         for place in range(WARM + task.count):
@@ -174,7 +174,7 @@ def _kstore_consumer(task: Task) -> Any:
 
 
 def kstore_consume(task: Task) -> Figures:
-    """poll(), each record's value touched."""
+    """poll(), and each record's value is accessed."""
     with _kstore_consumer(task) as consumer:
 
         def work(count: int) -> int:
@@ -206,7 +206,7 @@ def kstore_consume_arrow(task: Task) -> Figures:
 
 
 def kstore_consume_async(task: Task) -> Figures:
-    """AIOConsumer.poll(), each record's value touched."""
+    """AIOConsumer.poll(), and each record's value is accessed."""
     from kstore.clients import AIOConsumer
     from kstore.types import TopicPartition
 
@@ -270,7 +270,7 @@ def confluent_produce(task: Task) -> Figures:
 
 
 def confluent_latency(task: Task) -> Figures:
-    """One record at a time, each waited for."""
+    """One record at a time; each is awaited."""
     producer = _confluent_producer(task, 0)
     times = []
     for place in range(WARM + task.count):
@@ -283,7 +283,7 @@ def confluent_latency(task: Task) -> Figures:
 
 
 def confluent_consume(task: Task) -> Figures:
-    """consume(), a thousand at a time, each record's value touched."""
+    """consume() of a thousand records at a time, and each record's value is accessed."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -333,7 +333,7 @@ def kafka_python_produce(task: Task) -> Figures:
 
 
 def kafka_python_latency(task: Task) -> Figures:
-    """One record at a time, each waited for."""
+    """One record at a time; each is awaited."""
     producer = _module("kafka").KafkaProducer(bootstrap_servers=task.bootstrap, acks="all")
     times = []
     for place in range(WARM + task.count):
@@ -346,7 +346,7 @@ def kafka_python_latency(task: Task) -> Figures:
 
 
 def kafka_python_consume(task: Task) -> Figures:
-    """poll(), each record's value touched."""
+    """poll(), and each record's value is accessed."""
     kafka = _module("kafka")
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=task.bootstrap,
@@ -402,7 +402,7 @@ def aiokafka_produce(task: Task) -> Figures:
 
 
 def aiokafka_latency(task: Task) -> Figures:
-    """One record at a time, each waited for."""
+    """One record at a time; each is awaited."""
 
     async def run() -> Figures:
         producer = _module("aiokafka").AIOKafkaProducer(
@@ -422,7 +422,7 @@ def aiokafka_latency(task: Task) -> Figures:
 
 
 def aiokafka_consume(task: Task) -> Figures:
-    """getmany(), each record's value touched."""
+    """getmany(), and each record's value is accessed."""
 
     async def run() -> Figures:
         aiokafka = _module("aiokafka")
@@ -470,11 +470,11 @@ WORKS: dict[str, Callable[[Task], Figures]] = {
     "aiokafka latency": aiokafka_latency,
     "aiokafka consume": aiokafka_consume,
 }
-"""By client and work."""
+"""By client and task."""
 
 
 def main(arguments: list[str]) -> None:
-    """Does what the command line says and prints the figures."""
+    """Run the task of the command line and print the results."""
     client, work, bootstrap, topic, count, size = arguments
     task = Task(bootstrap, topic, int(count), int(size))
     print(json.dumps(WORKS[f"{client} {work}"](task)))

@@ -1,5 +1,5 @@
-"""Offset commits: OffsetCommit requests of one partition each on 16 connections, each for a group
-of its own. They are counted by what they added to the log of __consumer_offsets.
+"""Offset commits: OffsetCommit requests of one partition each on 16 connections, each for a
+separate group. They are counted by the growth of the log of __consumer_offsets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """End-to-end latency of one record of 100 B: from before it is sent on one connection until a
-waiting fetch on another has it. The loop uses raw sockets, the same for both brokers; Java's
-EndToEndLatency tool is a second measurement. The received records are compared with the log end
-offset.
+waiting fetch on another connection has it. The loop uses raw sockets and is the same for both
+brokers. Java's EndToEndLatency tool is a second measurement. The received records are compared with
+the log end offset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.conformance.wire import read_frame
 __all__ = ["rows"]
 
 HALF = Goal(0.5, at_least=False)
-PARKED_S = 0.0003  # a moment for the fetch to be waiting before the record is sent
+PARKED_S = 0.0003  # time for the fetch to arrive before the record is sent
 RECORD_BYTES = 100
 
 
@@ -40,7 +40,7 @@ def _one(
     reader.sendall(fetch)
     parked = time.perf_counter() + PARKED_S
     while time.perf_counter() < parked:
-        pass  # awake, so that the wake-up of an idle core is not part of the figure
+        pass  # busy, so that the figure does not include the wake-up of an idle core
     begin = time.perf_counter()
     sender.sendall(produce)
     fetched = read_frame(reader)
@@ -54,7 +54,7 @@ def _one(
 
 
 def _loop(broker: Broker, topic: str, records: int, acks: int) -> Figures:
-    """Fails unless the log end offset grew by the records that were seen."""
+    """Fail unless the log end offset grew by the number of received records."""
     batch = frames.record_batch([bytes(range(RECORD_BYTES))])
     first = end_offset(broker, topic)
     with _connect(broker) as sender, _connect(broker) as reader:
@@ -66,7 +66,7 @@ def _loop(broker: Broker, topic: str, records: int, acks: int) -> Figures:
 
 
 def _java(broker: Broker, topic: str, records: int) -> Figures:
-    """On a topic of its own: the tool reads from the end, and counts what it sent itself."""
+    """In a separate topic, because the tool reads from the end and counts only its own records."""
     create_topic(broker, topic, 1)
     found = perf_tools.end_to_end(broker, topic, records, RECORD_BYTES)
     stored = end_offset(broker, topic)
@@ -77,7 +77,7 @@ def _java(broker: Broker, topic: str, records: int) -> Figures:
 
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
-    """p50 and p99 of the loop for acks 1 and all, and the mean that Java's tool finds."""
+    """p50 and p99 of the loop for acks 1 and all, and the mean of Java's tool."""
     records = settings.pick(10_000, 2_000)
     for acks, word in ((1, "1"), (-1, "all")):
         case, topic = f"100 B, raw sockets, acks={word}", f"latency-{word}"

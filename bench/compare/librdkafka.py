@@ -1,6 +1,6 @@
-"""librdkafka (through confluent-kafka) in a separate process: produce, consume, transactions, at
-full speed with its own defaults. `run` starts the process; as a program it does one task, given as
-JSON, and prints its figures as JSON.
+"""librdkafka (through confluent-kafka) in a separate process: produce, consume and transactions at
+full speed with its own defaults. `run` starts the process. As a program, the module does one task,
+given as JSON, and prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["run"]
 
 TIMEOUT_S = 300
 NO_SECURITY: Mapping[str, str] = {}
-# By default a consumer with 100,000 records of a partition at hand asks for no more of it for a
-# whole second. With records of 100 B it has used them up long before, and waits: of 3 to 4 s only
-# 0.8 s were work of the client, and 0.1 s the broker's. Then the rate tells of that pause alone.
+# By default, a consumer with 100,000 records of a partition in its queue requests no more of that
+# partition for a second. It has used up records of 100 B long before, and waits: of 3 to 4 s, only
+# 0.8 s were work of the client, and 0.1 s the broker's. The rate would then show only that pause.
 FETCH_PAUSE_MS = 5
 ROOT = Path(__file__).parents[2]
 
 
 def run(broker: Broker, task: str, **options: Any) -> dict[str, float]:
-    """Does a task in a new process; RuntimeError with what it complained about."""
+    """Do a task in a new process. Raises RuntimeError with its error."""
     asked = json.dumps({"task": task, "bootstrap": broker.bootstrap, **options})
     with subprocess.Popen(
         [sys.executable, "-m", "bench.compare.librdkafka", asked],
@@ -41,7 +41,7 @@ def run(broker: Broker, task: str, **options: Any) -> dict[str, float]:
         try:
             said, complaints = process.communicate(timeout=TIMEOUT_S)
         finally:
-            process.kill()  # on Ctrl-C and on a timeout too
+            process.kill()  # also on Ctrl-C and after a timeout
     if process.returncode:
         last = complaints.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise RuntimeError(f"librdkafka, {task}: {last[0]}")

@@ -1,5 +1,5 @@
-"""The memory of both brokers after all requests of this run. Alone it says little: run it after the
-rows that load the pair.
+"""The memory of both brokers after all requests of this run. Run it after the rows that load the
+pair; alone it says little.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The pair of brokers that a comparison uses: started together, loaded in turns, restarted if one
-of them dies. It measures nothing itself.
+"""The pair of brokers that a comparison uses: started together, loaded in turns, and restarted if
+one of them dies. It measures nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ LESS = Goal(1.0, at_least=False)
 
 
 class Pair:
-    """Both brokers (or kstore alone); a context manager that starts and stops them."""
+    """Both brokers (or only kstore). A context manager that starts and stops them."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.settings = settings
         self.folder = folder
         self.running: dict[str, Broker] = {}
         self.loads: list[str] = []
-        """What was asked of this pair so far, by the names of the rows."""
+        """The names of the rows that have used this pair so far."""
 
     def start(self) -> None:
-        """Starts what does not run; a broker that died is said, and started on the same data."""
+        """Start the brokers that do not run. A broker that died is reported, and started on the
+        same data.
+        """
         if not self.running:
             self.running = brokers.make(self.folder, self.settings)
         for name, broker in self.running.items():
@@ -44,7 +46,7 @@ class Pair:
     def turns(
         self, what: str, case: Callable[[str, Broker], Figures], rounds: int
     ) -> dict[str, Side]:
-        """Runs a case on both in turns; it gets the broker's name and the broker."""
+        """Run a case on both in turns. It gets the broker's name and the broker."""
         self.start()
         cases = {
             name: lambda name=name, broker=broker: case(name, broker)
@@ -53,17 +55,17 @@ class Pair:
         return take_turns(what, cases, rounds)
 
     def describe(self) -> dict[str, str]:
-        """The settings that matter, as the running brokers tell them."""
+        """The settings that matter, as the running brokers report them."""
         found = {}
         for name, broker in self.running.items():
             try:
                 found[f"settings of {name}"] = brokers.describe(broker)
             except Exception as error:  # noqa: BLE001 (the report says so)
-                found[f"settings of {name}"] = f"not told: {type(error).__name__} {error}"
+                found[f"settings of {name}"] = f"unknown: {type(error).__name__} {error}"
         return found
 
     def close(self) -> None:
-        """Stops both."""
+        """Stop both."""
         for broker in self.running.values():
             broker.stop()
 
@@ -88,7 +90,7 @@ def compared(
     goal: Goal,
     note: str = "",
 ) -> Row:
-    """The row of one figure: kstore's median and spread beside Kafka's."""
+    """The row of one figure: kstore's median and spread, and Kafka's."""
     ours, theirs = sides[KSTORE], sides.get(KAFKA, Side())
     return Row(
         group,
@@ -107,7 +109,9 @@ def compared(
 
 
 def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
-    """The log end offset of each partition, by ListOffsets; RuntimeError for an error code."""
+    """The log end offset of each partition, by ListOffsets. Raises RuntimeError for
+    an error code.
+    """
     frame = frames.latest_offsets(topic, range(partitions))
     found = frames.latest_offsets_answer(exchange_once(broker, frame))
     for partition, (code, _) in found.items():
@@ -117,12 +121,12 @@ def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
 
 
 def end_offset(broker: Broker, topic: str, partitions: int = 1) -> int:
-    """The sum of a topic's log end offsets: how many offsets were ever given out in it."""
+    """The sum of a topic's log end offsets: the number of offsets that were assigned in it."""
     return sum(end_offsets(broker, topic, partitions))
 
 
 def require(broker: Broker, apis: Mapping[int, str]) -> None:
-    """NotServedError unless the broker advertises all of these APIs (key to name)."""
+    """Raise NotServedError unless the broker advertises all of these APIs (key to name)."""
     known = brokers.served(broker)
     missing = [name for key, name in apis.items() if key not in known]
     if missing:

@@ -22,9 +22,9 @@ from tests.conformance.wire import request_frame
 __all__ = ["create_errors", "create_topics", "rows"]
 
 PER_TOPIC = 100
-TOPICS_PER_REQUEST = 50  # Kafka writes at most 10,000 metadata records for one request
+TOPICS_PER_REQUEST = 50  # Kafka writes at most 10,000 metadata records for one request.
 CREATE_TOPICS = 19
-# Kafka tells of new partitions a moment after it has made them.
+# Kafka reports new partitions shortly after it has created them.
 NOT_YET = {3, 6}  # UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER
 PAUSE_S = 0.02
 DEADLINE_S = 400
@@ -55,7 +55,7 @@ def create_errors(answer: bytes) -> list[int]:
             found.compact()
             found.skip(4)
         if found.unsigned():
-            raise RuntimeError("CreateTopics was answered with tags that were not asked for")
+            raise RuntimeError("the answer to CreateTopics has unexpected tags")
     return codes
 
 
@@ -68,7 +68,7 @@ def _create(broker: Broker, names: list[str]) -> None:
 
 
 def _write(broker: Broker, names: list[str]) -> None:
-    """One record to each partition, topic by topic; what is not ready yet is asked again."""
+    """Write one record to each partition, topic by topic, and repeat what is not ready yet."""
     batch = frames.record_batch([b"x" * 100])
     deadline = time.monotonic() + DEADLINE_S
     for name in names:
@@ -84,7 +84,7 @@ def _write(broker: Broker, names: list[str]) -> None:
                 break
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} did not take records in {DEADLINE_S} s")
-            time.sleep(PAUSE_S)  # asking harder would slow the broker down
+            time.sleep(PAUSE_S)  # more requests would slow the broker down
 
 
 def _once(broker: Broker, partitions: int) -> Figures:
@@ -137,6 +137,6 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
 
 
 def _fresh(settings: Settings, name: str, partitions: int) -> Figures:
-    """On a broker that has nothing yet."""
+    """On a broker without data."""
     folder = settings.scratch / f"partitions-{time.monotonic_ns()}"
     return _once(brokers.make(folder, settings)[name], partitions)

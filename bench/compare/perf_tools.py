@@ -1,5 +1,5 @@
 """Kafka's own perf tools (producer, consumer, end to end) as processes, with their output as
-numbers. The rates are the tools'; the stored records are counted elsewhere, by log end offsets.
+numbers. The rates are the tools' own. The stored records are counted elsewhere, by log end offsets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _run(tool: str, args: Sequence[str]) -> str:
         try:
             said, complaints = process.communicate(timeout=TIMEOUT_S)
         finally:
-            process.kill()  # on Ctrl-C and on a timeout too
+            process.kill()  # also on Ctrl-C and after a timeout
     if process.returncode:
         raise RuntimeError(f"{tool} exited {process.returncode}: {(complaints or said)[-600:]}")
     return said
@@ -52,7 +52,7 @@ def _run(tool: str, args: Sequence[str]) -> str:
 def produce(
     broker: Served, topic: str, records: int, record_bytes: int, properties: Mapping[str, str]
 ) -> dict[str, float]:
-    """Runs ProducerPerformance as fast as it goes; see `parse_producer`."""
+    """Run ProducerPerformance as fast as possible; see `parse_producer`."""
     args = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--throughput", "-1"]
     args += ["--num-records", str(records), "--record-size", str(record_bytes)]
     args += ["--command-property", *(f"{name}={value}" for name, value in properties.items())]
@@ -62,7 +62,7 @@ def produce(
 def consume(
     broker: Served, topic: str, records: int, properties: Mapping[str, str] | None = None
 ) -> dict[str, float]:
-    """Runs ConsumerPerformance until it has read so many; see `parse_consumer`."""
+    """Run ConsumerPerformance until it has read this many records; see `parse_consumer`."""
     args = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
     args += ["--num-records", str(records), "--timeout", "30000"]
     for name, value in (properties or {}).items():
@@ -71,14 +71,14 @@ def consume(
 
 
 def end_to_end(broker: Served, topic: str, records: int, record_bytes: int) -> dict[str, float]:
-    """Runs EndToEndLatency with acks=1; see `parse_end_to_end`."""
+    """Run EndToEndLatency with acks=1; see `parse_end_to_end`."""
     args = [broker.bootstrap, topic, str(records), "1", str(record_bytes)]
     return parse_end_to_end(_run("EndToEndLatency", args))
 
 
 def parse_producer(said: str, records: int) -> dict[str, float]:
-    """MB/s (of 10^6 bytes), records/s and mean latency (ms) from ProducerPerformance's last line;
-    RuntimeError where it did not send all records.
+    """MB/s (of 10^6 bytes), records/s and mean latency (ms) in ProducerPerformance's last line.
+    Raises RuntimeError if it did not send all records.
     """
     found = list(_SENT.finditer(said))
     if not found:
@@ -94,8 +94,8 @@ def parse_producer(said: str, records: int) -> dict[str, float]:
 
 
 def parse_consumer(said: str, records: int) -> dict[str, float]:
-    """MB/s (of 10^6 bytes) and records/s while fetching, from ConsumerPerformance's table;
-    RuntimeError where it did not read all records.
+    """MB/s (of 10^6 bytes) and records/s while fetching, in ConsumerPerformance's table. Raises
+    RuntimeError if it did not read all records.
     """
     lines = [line.split(", ") for line in said.splitlines() if ", " in line]
     heads = [i for i, cells in enumerate(lines) if cells[0] == "start.time"]
@@ -112,7 +112,7 @@ def parse_consumer(said: str, records: int) -> dict[str, float]:
 
 
 def parse_end_to_end(said: str) -> dict[str, float]:
-    """The mean latency in ms from EndToEndLatency, whose percentiles are whole milliseconds."""
+    """The mean latency in ms of EndToEndLatency, whose percentiles are whole milliseconds."""
     found = _AVERAGE.search(said)
     if found is None:
         raise RuntimeError(f"EndToEndLatency gave no result: {said[-300:]!r}")

@@ -1,6 +1,6 @@
 """Restart after kill -9 with a full log: seconds from exec until the broker reports the right log
-end offset. Kafka's time with an empty log is shown too: most of it is the wait for the session of
-the killed broker to expire, not the reading of the log. It starts separate brokers.
+end offset. Kafka's time with an empty log is shown too, because most of it is the wait until the
+session of the killed broker expires, not the reading of the log. It starts separate brokers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _fill(broker: Broker, size_bytes: int) -> None:
     requests = [frames.produce(TOPIC, 0, batch)] * 4
     with Load((broker.host, broker.port), requests, check) as load:
         answers, _ = load.run(600, at_most=size_bytes // len(batch))
-    expected = (answers + len(requests)) * RECORDS_PER_BATCH  # one each when it connected
+    expected = (answers + len(requests)) * RECORDS_PER_BATCH  # one for each connection
     stored = end_offset(broker, TOPIC)
     if stored != expected:
         raise RuntimeError(f"{stored} records in the log, {expected} were acknowledged")
 
 
 def _offsets(broker: Broker, partitions: int, topic: str) -> int | None:
-    """The sum of the topic's log end offsets; None as long as a partition does not tell its own."""
+    """The sum of the topic's log end offsets; None while a partition does not report its own."""
     frame = frames.latest_offsets(topic, range(partitions))
     try:
         answer = exchange_once(broker, frame)
@@ -54,8 +54,8 @@ def _offsets(broker: Broker, partitions: int, topic: str) -> int | None:
 
 
 def restart(broker: Broker, expected: Mapping[str, tuple[int, int]]) -> Figures:
-    """Kills the broker, starts it, and asks until every topic has its log end offset; `expected`
-    is topic to partitions and their sum. RuntimeError where one comes back with another.
+    """Kill the broker, start it, and ask until every topic has its log end offset. `expected` maps
+    a topic to its partitions and their sum. Raises RuntimeError if a topic has another one.
     """
     broker.kill()
     begin = time.monotonic()
@@ -65,7 +65,7 @@ def restart(broker: Broker, expected: Mapping[str, tuple[int, int]]) -> Figures:
             if found:
                 raise RuntimeError(f"{topic} ends at {found} after the restart, not at {end}")
             if time.monotonic() - begin > 300:
-                raise TimeoutError("the broker did not tell its log end offsets within 300 s")
+                raise TimeoutError("the broker did not report its log end offsets within 300 s")
             time.sleep(0.005)
     return {"seconds": time.monotonic() - begin, "CPU": cpu_seconds(broker.pid)}
 

@@ -1,5 +1,5 @@
 """Runs the requested rows, one after the other. The pair is started once for the rows that use it.
-A row that fails does not end the others, and the results so far are always kept.
+If a row fails, the others still run, and the results so far are always kept.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["run"]
 def run(
     names: Sequence[str], settings: Settings, found: list[Row], facts: dict[str, str]
 ) -> list[str]:
-    """Adds the rows to `found` as they come, and what they depend on to `facts`; returns the names
-    of the rows that failed. What they left out for want of an API, or failed on one side, is in
-    the rows themselves. Raises only KeyboardInterrupt, with all brokers stopped.
+    """Add the rows to `found` as they arrive, and their conditions to `facts`. Returns the names of
+    the rows that failed. A row says itself if an API was missing or one side failed. Raises only
+    KeyboardInterrupt, with all brokers stopped.
     """
     failed: list[str] = []
     with Pair(settings.scratch / "pair", settings) as pair:
@@ -35,7 +35,7 @@ def run(
                     if len(facts.keys() & {"settings of kstore"}) == 0:
                         facts.update(pair.describe())
                 else:
-                    pair.close()  # the machine is theirs alone
+                    pair.close()  # these rows need the whole machine
                 module = importlib.import_module(f"bench.compare.{name}")
                 for row in module.rows(pair, settings):
                     found.append(row)

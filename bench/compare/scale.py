@@ -1,8 +1,9 @@
 """More brokers use more cores for small requests: the total rate of small Produce and Fetch
 requests, and the cost of one, with 1, 2, 4, ... brokers, up to one for each core; and the share of
-the cores that the load generators use. Each cluster has the machine to itself.
+the cores that the load generators use.
 
-As a program it is one load generator: it waits for a command, then does its task, given as JSON.
+Each cluster runs alone on the machine. As a program, the module is one load generator: it waits for
+a command, then does its task, given as JSON.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ SAME = {
     "broker.rack": "bench",
 }
 CONNECTIONS = 32
-"""Of each load generator."""
+"""For each load generator."""
 PARTITIONS = 16
-"""Of each broker."""
+"""For each broker."""
 DEPTHS = {1: "one in flight", 5: "5 in flight"}
 TIMEOUT_S = 120.0
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ FETCHED_BATCH = frames.record_batch([_VALUES.randbytes(1024)])
 
 
 class Api(NamedTuple):
-    """A kind of request: its topic, and what its CPU may be beside Kafka's."""
+    """A kind of request: its topic, and the limit of its CPU in ratio to Kafka's."""
 
     topic: str
     goal: float
@@ -84,13 +85,15 @@ def _check_produced(topic: str) -> Callable[[bytes], None]:
 
 
 def _check_fetched(answer: bytes) -> None:
-    # Another process made the batch, with another timestamp: the value is the same.
+    # Another process created the batch, with another timestamp; the value is the same.
     if FETCHED_BATCH[-1000:] not in answer:
         raise RuntimeError("Fetch was not answered with the batch that was stored")
 
 
 def _create(cluster: Cluster, size: int) -> None:
-    """The topics, each partition on its broker; what is fetched has 200 batches in each."""
+    """The topics, each partition on its broker. The fetched topic has 200 batches in each
+    partition.
+    """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
@@ -110,7 +113,7 @@ def _create(cluster: Cluster, size: int) -> None:
 
 
 def _ends(broker: BrokerProcess, topic: str, partitions: Sequence[int]) -> int:
-    """The sum of log end offsets, once all of them are told."""
+    """The sum of log end offsets, when all of them are known."""
     frame = frames.latest_offsets(topic, partitions)
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -123,7 +126,7 @@ def _ends(broker: BrokerProcess, topic: str, partitions: Sequence[int]) -> int:
 
 
 class _Generator:
-    """One process of load on one broker; warmed up once it is made."""
+    """One process that loads one broker; it is warmed up when it is created."""
 
     def __init__(self, broker: BrokerProcess, task: Mapping[str, object]) -> None:
         asked = json.dumps({"host": broker.host, "port": broker.port, **task})
@@ -137,18 +140,18 @@ class _Generator:
         )
 
     def read(self) -> dict[str, Any]:
-        """The next line of JSON that it prints; RuntimeError with what it complained about."""
+        """The next line of JSON that it prints. Raises RuntimeError with its error."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         line = self.process.stdout.readline()
         if not line:
             said = self.process.stderr.read().strip().splitlines()[-1:]
-            raise RuntimeError(f"a load generator failed: {''.join(said) or 'no word'}")
+            raise RuntimeError(f"a load generator failed: {''.join(said) or 'no output'}")
         found: dict[str, Any] = json.loads(line)
         return found
 
     def go(self) -> None:
-        """Lets it run."""
+        """Start it."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
@@ -164,7 +167,7 @@ class _Generator:
 def _measure(
     cluster: Cluster, name: str, depth: int, cores: int, seconds: Mapping[str, float]
 ) -> Figures:
-    """As many load generators as there are cores, spread over the brokers."""
+    """As many load generators as cores, distributed over the brokers."""
     size, api = len(cluster.brokers), APIS[name]
     numbers = [index % size + 1 for index in range(max(cores, size))]
     with ExitStack() as stack:
@@ -256,7 +259,7 @@ def _turns(
 ) -> Side:
     progress(f"  {case}")
     seconds = {
-        "warm_seconds": settings.pick(4, 1) if side == KAFKA else 1,  # the JVM compiles as it runs
+        "warm_seconds": settings.pick(4, 1) if side == KAFKA else 1,  # the JVM compiles at run time
         "seconds": settings.pick(5, 1),
     }
     work = {side: lambda: _measure(cluster, name, depth, cores, seconds)}

@@ -1,7 +1,7 @@
 """Share groups: 1, 8 and 64 members of a share group read one partition and accept the records.
-Each member asks for 500 records, and accepts those of its last answer with its next request, as
-Java's client does. Counted by acquired records, each once, and by the group's lag, which is 0 at
-the end.
+Each member requests 500 records, and accepts those of its last answer with its next request, as
+Java's client does. The rate is counted by acquired records, each once, and by the group's lag,
+which is 0 at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["rows"]
 APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 90: "DescribeShareGroupOffsets"}
 TOPIC = "share"
 NOT_YET = (14, 15, 16)
-"""The coordinator is loading, not available, or another."""
+"""The coordinator is loading, not available, or another broker."""
 RECORDS_AT_ONCE = 500
 RECORDS_PER_BATCH, VALUE_BYTES = 100, 100
 THREE_TIMES = Goal(3.0)
@@ -37,7 +37,7 @@ A_THIRD = Goal(1 / 3, at_least=False)
 
 
 class Member:
-    """One member on a connection of its own: one request is under way, its answer comes in
+    """One member on a separate connection. One request is in flight, and its answer arrives in
     pieces.
     """
 
@@ -46,13 +46,13 @@ class Member:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.held: list[Range] = []
         self._group, self._topic_id = group, topic_id
-        self._id = f"member-{number:029d}"  # of 36 characters, as a client's
+        self._id = f"member-{number:029d}"  # of 36 characters, like a client's
         self._epoch = self._member_epoch = 0
         self._answer = bytearray(1 << 16)
         self._got = 0
 
     def beat(self) -> bool:
-        """A heartbeat; whether partitions are assigned to it."""
+        """Send a heartbeat. Returns True if partitions are assigned to the member."""
         frame = share_frames.heartbeat(self._group, self._id, self._member_epoch, TOPIC)
         code, epoch, assigned = share_frames.heartbeat_answer(exchange(self.connection, frame))
         if code not in (0, *NOT_YET):
@@ -62,14 +62,14 @@ class Member:
         return assigned
 
     def leave(self) -> None:
-        """The group, when all is done."""
+        """Leave the group at the end."""
         frame = share_frames.heartbeat(self._group, self._id, FINAL_EPOCH, TOPIC)
         exchange(self.connection, frame)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
     def ask(self, *, last: bool = False) -> None:
-        """For more, and accept what is held; or only accept, the ``last`` time."""
+        """Request more, and accept what the member has. With ``last``, only accept."""
         epoch = FINAL_EPOCH if last else self._epoch
         frame = share_frames.share_fetch(
             self._group,
@@ -85,7 +85,7 @@ class Member:
         self.connection.sendall(frame)
 
     def receive(self) -> bytes | None:
-        """The whole answer, when it is there."""
+        """The whole answer, when it has arrived."""
         into = memoryview(self._answer)[self._got :]
         size = self.connection.recv_into(into)
         into.release()
@@ -101,7 +101,7 @@ class Member:
 
 
 class Crowd:
-    """Members of a new group that has read nothing; a context manager."""
+    """The members of a new group that has read nothing. A context manager."""
 
     def __init__(self, broker: Broker, group: str, count: int, topic_id: bytes) -> None:
         self._poll = select.epoll()
@@ -122,7 +122,7 @@ class Crowd:
         self._by_fd = {member.connection.fileno(): member for member in self._members}
 
     def run(self, total: int) -> float:
-        """Seconds until all records are acquired; all are accepted then."""
+        """Seconds until all records are acquired; then all are accepted."""
         acquired, waiting, took = 0, len(self._members), 0.0
         begin = time.monotonic()
         for member in self._members:
@@ -184,7 +184,7 @@ def _once(broker: Broker, group: str, members: int, topic_id: bytes, total: int)
 
 
 def _fill(broker: Broker, total: int) -> bytes:
-    """A topic with so many records; its id."""
+    """A topic with this many records. Returns its id."""
     create_topic(broker, TOPIC, 1)
     batch = frames.record_batch([b"v" * VALUE_BYTES] * RECORDS_PER_BATCH)
 
@@ -204,14 +204,14 @@ def _fill(broker: Broker, total: int) -> bytes:
 
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
-    """Rate, and CPU for each record, with 1, 8 and 64 members."""
+    """Rate, and CPU per record, with 1, 8 and 64 members."""
     total = settings.pick(500_000, 100_000)
     numbers = itertools.count()
     ids = {}
     for name, broker in pair.running.items():
         require(broker, APIS)
         ids[name] = _fill(broker, total)
-    if KAFKA in pair.running:  # it compiles while it runs
+    if KAFKA in pair.running:  # the JVM compiles at run time
         for members in (1, 8, 64):
             _once(pair.running[KAFKA], f"warm-{members}", members, ids[KAFKA], total)
     for members in (1, 8, 64):

@@ -65,7 +65,7 @@ def _api_versions(connections: int) -> tuple[list[bytes], Callable[[bytes], None
 
 
 class _Api(NamedTuple):
-    """A kind of request, and what its CPU may cost beside Kafka's: usually, and pipelined."""
+    """A kind of request, and the limits of its CPU in ratio to Kafka's: usual, and pipelined."""
 
     name: str
     requests: Callable[[int], tuple[list[bytes], Callable[[bytes], None]]]
@@ -83,7 +83,7 @@ APIS = [
 
 def _fill(broker: Broker) -> None:
     """The topic that is fetched: 200 batches of one record in each partition, one partition after
-    the other, since a broker need not serve connections evenly.
+    the other, because a broker may serve connections unevenly.
     """
 
     def check(answer: bytes) -> None:
@@ -106,7 +106,7 @@ class _Turn:
 
     def __init__(self, broker: Broker, load: Load, settings: Settings, name: str) -> None:
         self._broker, self._load, self._seconds = broker, load, settings.pick(3, 1)
-        # The JVM compiles as it runs.
+        # The JVM compiles at run time.
         load.run(settings.pick(4, 2) if name == KAFKA else 1)
         self._idle = _idle_share(broker, settings.pick(2, 1))
 

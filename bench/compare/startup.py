@@ -45,7 +45,7 @@ def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
     del pair
     ours = brokers.make(settings.scratch / "startup", settings)
     for broker in ours.values():
-        _start(broker)  # formats, and warms the page cache
+        _start(broker)  # creates its files, and fills the page cache
     starts = {name: lambda b=broker: _start(b) for name, broker in ours.items()}
     sides = take_turns("start-up", starts, settings.pick(5, 2))
     goal = Goal(0.2, at_least=False, of="value")

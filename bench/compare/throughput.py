@@ -52,7 +52,9 @@ def _metered(broker: Broker, size_bytes: int, work: Callable[[], Figures]) -> di
 
 
 class _Runs:
-    """One client, record size and acks: writes a topic, reads it if asked, deletes it."""
+    """One client, record size and acks. It writes a topic, reads it if requested,
+    and deletes it.
+    """
 
     def __init__(self, client: str, size: str, acks: str, settings: Settings) -> None:
         self._produce, self._consume = CLIENTS[client]
@@ -63,7 +65,7 @@ class _Runs:
         self._numbers = itertools.count()
 
     def once(self, broker: Broker, *, consume: bool) -> Figures:
-        """The figures of producing, and those of consuming with "read " before their names."""
+        """The figures of producing, and those of consuming with the prefix "read "."""
         topic, records = f"{self._topic}-{next(self._numbers)}", self._records
         size_bytes = records * self._record_bytes
         create_topic(broker, topic, PARTITIONS)

@@ -1,6 +1,6 @@
-"""The cost of TLS, compared with Kafka's: produce and consume by librdkafka and Java's perf tools,
-small requests, and new connections. It starts its own pair; each broker has a TLS listener in
-addition to the plain one, and both have the same key and certificate.
+"""The cost of TLS, compared with Kafka's: producing and consuming with librdkafka and Java's perf
+tools, small requests, and new connections. It starts its own pair. Each broker has a TLS listener
+in addition to the plain one, and both have the same key and certificate.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ TOPIC = "tls-small"
 
 
 class Certificates:
-    """A key that both brokers have, and whom their clients trust."""
+    """A key that both brokers have, and their clients trust."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         authority = trustme.CA(key_type=trustme.KeyType.RSA)
         leaf = authority.issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA)
         key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
-        # Kafka reads keys in this form alone.
+        # Kafka reads keys only in this format.
         text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         self.key, self.trust = folder / "broker.pem", folder / "ca.pem"
         self.key.write_bytes(text + b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
@@ -73,8 +73,8 @@ class Certificates:
 
 
 def with_tls(broker: Broker, certificates: Certificates) -> Broker:
-    """Give the broker, which does not run yet, a second listener; the same broker as clients see it
-    there.
+    """Add a second listener to the broker, which does not run yet. Returns the same broker with the
+    address of that listener.
     """
     door = copy.copy(broker)
     door.port = free_port()
@@ -92,7 +92,7 @@ def with_tls(broker: Broker, certificates: Certificates) -> Broker:
 
 
 class _Side:
-    """One broker, and the same by its listener for TLS."""
+    """A broker, and the same broker with the address of its TLS listener."""
 
     def __init__(self, broker: Broker, certificates: Certificates) -> None:
         self.broker = broker
@@ -101,7 +101,7 @@ class _Side:
         self._numbers = itertools.count()
 
     def stream(self, client: str, records: int) -> Figures:
-        """The figures of a producer, and those of a consumer with "read " before their names."""
+        """The figures of a producer, and those of a consumer with the prefix "read "."""
         topic = f"tls-{client.lower()}-{next(self._numbers)}"
         create_topic(self.broker, topic, PARTITIONS)
         produce, consume = self._clients(client, topic, records)
@@ -164,7 +164,7 @@ class _Side:
         }
 
     def connections(self, count: int) -> Figures:
-        """New connections, one after the other: a full handshake and one answer each."""
+        """New connections, one after the other, each with a full handshake and one answer."""
         before, begin = cpu_seconds(self.broker.pid), time.monotonic()
         for _ in range(count):
             plain = socket.create_connection((self.door.host, self.door.port), timeout=30)
@@ -203,7 +203,7 @@ def _streams(sides: Mapping[str, _Side], settings: Settings) -> Iterator[Row]:
             continue
         progress(f"  {case}")
         if KAFKA in sides:
-            sides[KAFKA].stream(client, records)  # the JVM compiles as it runs
+            sides[KAFKA].stream(client, records)  # the JVM compiles at run time
         turns = {n: lambda s=s, c=client: s.stream(c, records) for n, s in sides.items()}  # type: ignore[misc]
         found = take_turns(case, turns, settings.pick(3, 1))
         for prefix, what in (("", "producer"), ("read ", "consumer")):

@@ -1,5 +1,5 @@
-"""The Spark source and sink beside Spark's own Kafka connector: the same queries, on the same
-kstore broker, in the same Spark, in turns. CPU is that of the JVM with all its Python workers.
+"""The Spark source and sink compared with Spark's own Kafka connector: the same queries, on the
+same kstore broker, in the same Spark, in turns. CPU is that of the JVM with all its Python workers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PEER = "Spark's connector"
 TURNS = 3
 THROUGH_BROKERS, FROM_SEGMENTS = 1.5, 3.0
 SIZES = ((100, 4_000_000), (1000, 1_000_000))
-"""Bytes of a value, and how many records there are."""
+"""The size of a value in bytes, and the number of records."""
 
-# What is compared: the query, what kstore does differently, the goal for rows per CPU second.
+# The comparisons: the query, what kstore does differently, and the goal for rows per CPU second.
 READS: tuple[tuple[str, str, str, float | None], ...] = (
     ("count", "brokers", "", THROUGH_BROKERS),
     ("count", "segments", "", FROM_SEGMENTS),
@@ -37,7 +37,7 @@ READS: tuple[tuple[str, str, str, float | None], ...] = (
     ("stream", "brokers", "", THROUGH_BROKERS),
 )
 TASKS = (1, 4)
-"""Of a job that writes; the session has a thread for each core."""
+"""For a job that writes. The session has a thread for each core."""
 WRITES = (("exactly once", None), ("at least once", 1.0))
 LATENCY = 0.7
 STREAM = "stream latency"
@@ -107,7 +107,7 @@ def _latency(settings: Settings, bench: Bench) -> list[Row]:
 
 
 def latencies(sides: dict[str, Side], label: str = STREAM) -> list[Row]:
-    """p50 and p99 with the goal, and how much of a core Spark used."""
+    """p50 and p99 with the goal, and how many cores Spark used."""
     figures = (
         ("p50_ms", "p50 from append to sink", "ms", Goal(LATENCY, at_least=False)),
         ("p99_ms", "p99 from append to sink", "ms", Goal(LATENCY, at_least=False)),
@@ -127,7 +127,7 @@ def latencies(sides: dict[str, Side], label: str = STREAM) -> list[Row]:
 def _turns(
     label: str, cases: Mapping[str, Callable[[], Figures]], settings: Settings
 ) -> dict[str, Side]:
-    """Measured once the JVM has compiled what each side runs."""
+    """Measure when the JVM has compiled what each side runs."""
     warm = take_turns(f"{label}, warming up", cases, settings.pick(2, 1))
     sides = take_turns(label, cases, settings.pick(TURNS, 2))
     for name, side in sides.items():
@@ -140,8 +140,8 @@ def _words(way: str, note: str) -> str:
 
 
 def compared(case: str, ours: Side, theirs: Side, goal: float | None) -> list[Row]:
-    """Rows per CPU second with the goal, then what else was measured, such as where the CPU seconds
-    of a million rows went.
+    """Rows per CPU second with the goal, then the other figures, such as where the CPU seconds of a
+    million rows went.
     """
     figures = (
         ("per_cpu_s", "rows per CPU s", "1/s", Goal(goal) if goal else None),

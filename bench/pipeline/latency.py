@@ -3,7 +3,7 @@ records a second through Spark, micro-batch after micro-batch, at full speed.
 
 Both sides write with Spark's own connector, to a topic with LogAppendTime: the broker's clock says
 when a record has arrived. Only the readers differ. With asynchronous progress tracking, a
-micro-batch does not wait for the checkpoint; Spark allows this for the connector's sink only.
+micro-batch does not wait for the checkpoint. Spark allows this only for the connector's sink.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Stream"]
 
 PER_SECOND = 1000
 BURSTS = 100
-"""Records are sent so many times a second, so that the producer needs little of a core."""
+"""Records are sent this many times a second, so that the producer needs little CPU time."""
 WARM_S = 10.0
-"""Before this, queries compile, and Python workers start."""
+"""Until then, queries are compiled, and Python workers start."""
 PATIENCE_S = 60.0
 ASYNCHRONOUS = {
     "asyncProgressTrackingEnabled": "true",
@@ -32,7 +32,7 @@ ASYNCHRONOUS = {
 
 
 class Stream:
-    """Runs of one query, by way of "kafka" (Spark's connector) or "kstore"."""
+    """Runs of one query through "kafka" (Spark's connector) or "kstore"."""
 
     def __init__(self, bench: Bench, seconds: float) -> None:
         self._bench = bench
@@ -40,7 +40,7 @@ class Stream:
         self._number = 0
 
     def by(self, form: str, *, asynchronous: bool = False) -> Callable[[], Figures]:
-        """The query with its source, and perhaps with asynchronous progress tracking."""
+        """The query with its source, if requested with asynchronous progress tracking."""
         return lambda: self._run(form, ASYNCHRONOUS if asynchronous else {})
 
     def _run(self, form: str, tracking: Mapping[str, str]) -> Figures:
@@ -79,7 +79,7 @@ class Stream:
         }
 
     def _send(self, topic: str, seconds: float = WARM_S) -> int:
-        """Records with the time of their append as value, evenly over so many seconds."""
+        """Records with the time of their append as value, evenly distributed over these seconds."""
         sent = 0
         with Producer(bootstrap_servers=self._bench.broker.bootstrap, linger_ms=0) as producer:
             begin = time.monotonic()
@@ -91,7 +91,7 @@ class Stream:
         return sent
 
     def _arrived(self, topic: str, count: int) -> list[int]:
-        """What each record took, in ms, in their order."""
+        """The latency of each record in ms, in order."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             out = kstore.scan(topic=topic, bootstrap_servers=self._bench.broker.bootstrap)

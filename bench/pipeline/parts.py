@@ -20,13 +20,15 @@ NAMES = {
     "python_kernel": "Python workers, in the kernel",
     "ended": "processes that ended (a stream's Python)",
 }
-"""The parts, and what a table calls them."""
+"""The parts, and their names in a table."""
 
 _THREADS = {
     "Executor task": "tasks", "C1 ": "compiler", "C2 ": "compiler", "Sweeper": "compiler",
     "GC ": "collector", "G1 ": "collector", "VM ": "collector",
 }  # fmt: skip
-"""How names of threads begin. What is not named here is of the JVM's other threads."""
+"""The first characters of thread names. Threads that are not listed here count as the JVM's other
+threads.
+"""
 
 
 class Parts:
@@ -59,8 +61,8 @@ class Parts:
 
 
 def _fields(stat: Path) -> tuple[str, list[int]]:
-    """A thread's or process's name; its ticks in user mode and in the kernel, and the same of the
-    children that it waited for. Zeros for one that has ended.
+    """The name of a thread or process, its ticks in user mode and in the kernel, and those of the
+    children that it waited for. Zeros if it has ended.
     """
     try:
         head, _, rest = stat.read_text().rpartition(")")

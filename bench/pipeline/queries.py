@@ -32,7 +32,7 @@ class Work:
         self._number = 0
 
     def read(self, query: str, way: str, note: str) -> Callable[[], Figures]:
-        """A query by way of "kafka" (Spark's connector), "brokers" or "segments"."""
+        """A query through "kafka" (Spark's connector), "brokers" or "segments"."""
         run = {
             "count": self._run_count,
             "sum": self._run_sum,
@@ -43,7 +43,7 @@ class Work:
         return lambda: self._measured(lambda: run(way, note))
 
     def write(self, form: str, delivery: str, size: int, tasks: int) -> Callable[[], Figures]:
-        """Rows made by Spark into a new topic."""
+        """Write rows made by Spark to a new topic."""
         return lambda: self._measured(lambda: self._run_write(form, delivery, size, tasks))
 
     def _measured(self, run: Callable[[], int]) -> Figures:
@@ -128,7 +128,8 @@ class Work:
         options: dict[str, Any] = {"kafka.bootstrap.servers": self._bench.broker.bootstrap}
         if delivery == "at least once":
             options["kstore.delivery"] = "at-least-once"
-        # One long literal costs the JVM nearly nothing; padding by lpad, most of its time.
+        # One long literal costs the JVM almost nothing. Padding with lpad would cost most of its
+        # time.
         value = f"concat(lpad(cast(id as string), 10, '0'), '{'x' * (size - 10)}') as value"
         frame = self._bench.spark.range(0, self._count, 1, tasks).selectExpr(
             "cast(id % 100000 as string) as key", value

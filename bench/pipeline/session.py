@@ -29,11 +29,13 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""All else is Spark's default; importing pyspark_kstore has Spark use Unix sockets."""
+"""All other settings have Spark's defaults. Importing pyspark_kstore makes Spark use
+Unix sockets.
+"""
 
 
 class Bench:
-    """A context: Spark of as many threads as there are cores, and one broker."""
+    """A context: Spark with as many threads as there are cores, and one broker."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,14 +44,15 @@ class Bench:
     def __enter__(self) -> Self:
         from pyspark.sql import SparkSession
 
-        # Before the session is made, as docs/spark.md says.
+        # Before the session is created, as docs/spark.md says.
         import pyspark_kstore  # noqa: F401
 
         self.broker.start()
         (self.folder / "conf").mkdir(parents=True, exist_ok=True)
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ["SPARK_CONF_DIR"] = str(self.folder / "conf")
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile all modules anew
+        # Otherwise workers would compile all modules again.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName("kstore bench")
@@ -91,11 +94,11 @@ class Bench:
         return self.broker.log_dir
 
     def spark_cpu_s(self) -> float:
-        """CPU seconds of the JVM and of all Python workers, those that have ended too."""
+        """CPU seconds of the JVM and of all Python workers, including those that have ended."""
         return self._clock.seconds()
 
     def parts_s(self) -> dict[str, float]:
-        """Where they went: see Parts."""
+        """Where the CPU seconds went: see Parts."""
         return self._parts.seconds()
 
     def broker_cpu_s(self) -> float:
@@ -105,18 +108,18 @@ class Bench:
     # ---- topics ----
 
     def create(self, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
-        """A new topic; a config's dots are underscores."""
+        """Create a topic. In the names of configs, underscores stand for dots."""
         named = {name.replace("_", "."): value for name, value in config.items()}
         with AdminClient(bootstrap_servers=self.broker.bootstrap) as admin:
             admin.create_topics([NewTopic(topic, partitions, configs=named)])
 
     def delete(self, topic: str) -> None:
-        """One less."""
+        """Delete a topic."""
         with AdminClient(bootstrap_servers=self.broker.bootstrap) as admin:
             admin.delete_topics([topic])
 
     def fill(self, topic: str, count: int, size: int) -> None:
-        """A topic with so many records, keyed, of values that do not repeat."""
+        """A topic with this many records, with keys, and with values that do not repeat."""
         self.create(topic)
         made = random.Random(size)
         with Producer(bootstrap_servers=self.broker.bootstrap) as producer:

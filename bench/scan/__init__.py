@@ -1,5 +1,6 @@
-"""`kstore.scan` in DuckDB and Polars beside Parquet files of the same records, read by the same
-engine in turns. CPU is that of this process with all its threads; brokers have their own.
+"""`kstore.scan` in DuckDB and Polars, compared with Parquet files of the same records that the same
+engine reads in turns. CPU is that of this process with all its threads. Brokers run in separate
+processes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["rows"]
 PARTITIONS = 4
 TURNS = 5
 SIZES = ((100, 2_000_000), (1000, 500_000))
-"""Bytes of a value, and how many records there are."""
+"""The size of a value in bytes, and the number of records."""
 PEER = "Parquet"
 QUERIES = {"bytes of all values": "value", "the last offset": "offset"}
 """The query, and the column that it needs."""

@@ -1,7 +1,7 @@
-"""The Spark sink without Spark: task processes encode and stage rows, this process commits, as the
-driver does. Beside it in turns: the sink's former design, in which every byte passed the driver;
-tasks that write directly to the topic (at least once); and the same bytes to files, written twice,
-as exactly once does. CPU is that of tasks, driver and broker together.
+"""The Spark sink without Spark: task processes encode and stage rows, and this process commits, as
+the driver does. Its peers, in turns: the sink's former design, in which every byte passed through
+the driver; tasks that write directly to the topic (at least once); and the same bytes written to
+files twice, as exactly once does. CPU is that of tasks, driver and broker together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FIGURES = (
     ("copying_s", "of these, during the commit", "s"),
 )
 GOALS = {1: 1.0, 4: 3.0}
-"""Of the former design's rows per second, by tasks."""
+"""The goals in ratio to the former design's rows per second, by number of tasks."""
 
 
 def rows(settings: Settings) -> list[Row]:
@@ -168,7 +168,9 @@ class _Tasks:
         } | {figure: value / self._count * 1e6 for figure, value in (times | parts).items()}
 
     def write_files(self) -> Figures:
-        """The raw limit: this process writes as many bytes twice, without reading them."""
+        """The limit of the machine: this process writes as many bytes twice, without
+        reading them.
+        """
         touch_memory(2 * self._count * SIZE, self._scratch)
         data = os.urandom(1 << 20)
         path = self._scratch / "raw"
@@ -181,7 +183,7 @@ class _Tasks:
         return {"rate": self._count / took, "per_cpu_s": self._count / used}
 
     def _check(self, topic: str) -> None:
-        """All rows are there, by log end offsets; then the topic is deleted."""
+        """Check that all rows exist, by log end offsets. Then delete the topic."""
         every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         with Consumer({"bootstrap.servers": self._broker.bootstrap}) as consumer:
             found = sum(consumer.end_offsets(every).values())

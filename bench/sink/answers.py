@@ -1,4 +1,4 @@
-"""What a task staged, as JSON: the worker's answer to the bench."""
+"""What a task has staged, as JSON: the worker's answer to the bench."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["as_text", "from_text"]
 
 
 def as_text(made: Range | Written) -> str:
-    """Either design's message to the commit."""
+    """The message of either design to the commit."""
     if isinstance(made, Range):
         return json.dumps(list(made))
     fields: dict[str, Any] = {"sink": made.sink, "version": made.version, "attempt": made.attempt}

@@ -1,6 +1,6 @@
-"""The sink's former design, as a peer: a task stages every batch as one record, all of them in one
-partition, through a producer; the driver reads the staged batches, and writes each to its partition
-at a given offset. Without what it did after failures.
+"""The sink's former design, as a peer. A task stages every batch as one record through a producer,
+all of them in one partition. The driver reads the staged batches, and writes each to its partition
+at a given offset. What it did after failures is omitted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEY = struct.Struct(">ii")  # partition, records
 
 
 class Range(NamedTuple):
-    """Where a task's batches are."""
+    """The places of a task's batches."""
 
     partition: int
     start: int
@@ -52,7 +52,7 @@ class _Staged(NamedTuple):
 
 
 def settings_for(bootstrap: str, topic: str, *, exactly_once: bool = True) -> SinkSettings:
-    """Those of a sink without options."""
+    """The settings of a sink without options."""
     return SinkSettings({"bootstrap.servers": bootstrap}, topic, exactly_once)
 
 

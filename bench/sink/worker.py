@@ -1,6 +1,6 @@
 """One task of the sink in a separate process: `python -m bench.sink.worker BOOTSTRAP ROWS SIZE`.
-Each line of its input is a job in JSON; the answer is a line of JSON with what the task staged, and
-its CPU seconds. The rows are made before the first job, in batches as Spark sends them.
+Each line of its input is a job in JSON. The answer is a line of JSON with what the task has staged,
+and its CPU seconds. The rows are created before the first job, in batches as Spark sends them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS = 100_000
 
 
 def made_rows(count: int, size: int) -> list[Any]:
-    """Record batches of Arrow with columns key and value. Values do not repeat within one."""
+    """Record batches of Arrow with columns key and value. Values in one batch do not repeat."""
     import pyarrow as pa
 
     draw = random.Random(size)

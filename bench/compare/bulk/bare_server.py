@@ -17,11 +17,11 @@ __all__ = ["Peer", "serve"]
 
 READ_BYTES = 1 << 20
 FRAME_BYTES = 256 << 20
-SPARE_BYTES = 64 << 20  # of disk space, taken at a time as a broker does
+SPARE_BYTES = 64 << 20  # of disk space, reserved at a time, as a broker does
 
 
 class Peer:
-    """One connection, and the frame that has not wholly come."""
+    """One connection, and its incomplete frame."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -29,7 +29,7 @@ class Peer:
         self.size = 0
 
     def receive(self) -> bool:
-        """Whether the peer is still there."""
+        """True if the peer is still connected."""
         if len(self.held) - self.size < READ_BYTES // 2:
             self.held.extend(bytes(len(self.held)))
         try:
@@ -40,7 +40,7 @@ class Peer:
         return got > 0
 
     def whole_frames(self) -> tuple[int, list[int]]:
-        """How many bytes of whole frames there are, and where each begins."""
+        """The number of bytes of complete frames, and the start of each."""
         used, starts = 0, []
         while self.size - used >= 4:
             (size,) = struct.unpack_from(">i", self.held, used)
@@ -53,7 +53,7 @@ class Peer:
         return used, starts
 
     def drop(self, used: int) -> None:
-        """The first bytes are done with."""
+        """Drop the first bytes."""
         self.held[: self.size - used] = self.held[used : self.size]
         self.size -= used
 

@@ -1,6 +1,6 @@
 """Large batches in ready-made requests: the broker's CPU time per request and per GB. A bare server
 takes turns with kstore and Kafka. It only receives the same frames, writes them to a file and
-answers, and so shows the kernel's cost for these bytes on this machine at this time.
+answers. So it shows what these bytes cost the kernel on this machine at this time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class _Case(NamedTuple):
-    """Batches of so many records on so many connections, so many in flight on each."""
+    """A number of records per batch, of connections, and of requests in flight on each."""
 
     name: str
     records: int
@@ -55,7 +55,7 @@ CASES = [
 
 
 class _BareServer:
-    """The bare server in a process of its own."""
+    """The bare server in a separate process."""
 
     def __init__(self, path: Path, answer_bytes: int) -> None:
         self._path = path
@@ -70,7 +70,7 @@ class _BareServer:
         self.address = ("127.0.0.1", int(self.process.stdout.readline()))
 
     def close(self) -> None:
-        """Ends it; what it has written is removed."""
+        """End it and remove its file."""
         self.process.kill()
         self.process.communicate()
         self._path.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""Three brokers beside three of Kafka's (cases.py), and beside three bare nodes (bare_nodes.py),
-which only receive, write, send on and acknowledge.
+"""Three brokers compared with three of Kafka's (cases.py), and with three bare nodes
+(bare_nodes.py), which only receive, write, send on and acknowledge.
 """
 
 from bench.compare.cluster.cases import Cluster, cluster_makers, rows

@@ -1,5 +1,5 @@
-"""What a bare peer, which keeps no metadata, answers to a producer: it serves few APIs in old
-versions, and every topic is there. It opens no socket.
+"""The answers of a bare peer, which keeps no metadata, to a producer. It serves few APIs in old
+versions, and every topic exists. It opens no socket.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ UNSUPPORTED_VERSION = 35
 
 
 def answer(head: bytes, ports: Sequence[int], partitions: int) -> tuple[bytes, bool]:
-    """The answer's frame to a request that begins like this, and whether it is a Produce. The
-    brokers 0, 1, ... are on these ports, and lead in turns each topic's partitions.
+    """The answer's frame for a request with these first bytes, and whether it is a Produce. The
+    brokers 0, 1, ... have these ports, and lead the partitions of each topic in turns.
     """
     key, version = struct.unpack_from(">hh", head)
     request = Answer(head)  # whose own first field is as long as these two
@@ -55,7 +55,7 @@ def _metadata(topics: list[str], ports: Sequence[int], partitions: int) -> bytes
 
 
 def _acknowledged(request: Answer, version: int) -> bytes:
-    """Of the one batch that a producer sends at a time."""
+    """For the one batch that a producer sends at a time."""
     if version != VERSIONS[PRODUCE]:
         raise ValueError(f"Produce v{version}")
     request.string()  # the transactional id

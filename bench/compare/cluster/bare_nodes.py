@@ -1,7 +1,7 @@
-"""Three processes that act as a cluster for a producer, and do only what a cluster must do. Each
-leads one partition: it writes the received bytes to a file, sends them to the two others with
-sendfile, and acknowledges them when both have written them. It checks nothing and keeps no state.
+"""Three processes that act as a cluster for a producer, and do only what a cluster must do.
 
+Each leads one partition. It writes the received bytes to a file, sends them to the two others with
+sendfile, and acknowledges them when both have written them. It checks nothing and keeps no state.
 One piece at a time is in flight to each follower, because a follower of kstore has one fetch in
 flight. `serve` prints two ports, reads the ports of all nodes as a line of JSON, and ends when its
 input ends.
@@ -27,10 +27,10 @@ from bench.compare.cluster.bare_answers import HOST, answer
 __all__ = ["BareNodes", "serve"]
 
 SIZE = 3
-SPARE_BYTES = 64 << 20  # of disk space, taken at a time as a broker does
+SPARE_BYTES = 64 << 20  # of disk space, reserved at a time, as a broker does
 PIECE_BYTES = 128 << 10  # always fits in a socket's buffer, so that no node waits for another
 SEND_BUFFER_BYTES = 1 << 20
-HEAD_BYTES = 512  # all that comes before a request's batch fits in it
+HEAD_BYTES = 512  # the part of a request before its batch fits in it
 ROOT = Path(__file__).parents[3]
 
 
@@ -54,9 +54,7 @@ def _peer(connection: socket.socket) -> Peer:
 
 
 class _Follower:
-    """The connection to one follower, and how much of the led partition it was sent and has
-    written.
-    """
+    """The connection to one follower: the bytes that were sent to it and that it has written."""
 
     def __init__(self, connection: socket.socket, number: int, led: _File) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -78,13 +76,13 @@ class _Follower:
             )
 
     def acknowledged(self) -> None:
-        """It has written the piece in flight."""
+        """The follower has written the piece in flight."""
         if self.peer.connection.recv(1):
             self.written = self._sent
 
 
 class _Node:
-    """One of the three."""
+    """One of the three nodes."""
 
     def __init__(self, number: int, folder: Path) -> None:
         self._number = number
@@ -131,7 +129,7 @@ class _Node:
                     return
 
     def _take(self, fileno: int) -> None:
-        """Handle a producer's requests. Those that store nothing come alone, and are answered at
+        """Handle a producer's requests. Requests that store nothing come alone, and are answered at
         once.
         """
         peer = self._producers[fileno]
@@ -154,7 +152,7 @@ class _Node:
         peer.drop(used)
 
     def _copy(self, leader: Peer, file: _File) -> bool:
-        """Copy what a leader has sent; returns whether it still runs."""
+        """Copy what a leader has sent. Returns True while it runs."""
         if not leader.receive():
             return False
         used, starts = leader.whole_frames()

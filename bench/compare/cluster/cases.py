@@ -1,7 +1,8 @@
-"""Three brokers beside three of Kafka 4.3.1: start, memory, replicated throughput and its CPU, the
-latency of one replicated request, and failover after kill -9 of a leader. Each side has the machine
-to itself while it runs, for six brokers are too many for few cores. Bare nodes (bare_nodes.py) take
-turns with kstore's: what the kernel asks for so many bytes on this machine, at this moment.
+"""Three brokers compared with three of Kafka 4.3.1: start, memory, replicated throughput and its
+CPU, the latency of one replicated request, and failover after kill -9 of a leader. Each side runs
+alone on the machine, because six brokers are too many for few cores. Bare nodes (bare_nodes.py)
+take turns with kstore's: they show what the same bytes cost the kernel on this machine at this
+time.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ Make = Callable[[Path], Cluster]
 
 
 def cluster_makers(settings: Settings, overrides: Mapping[str, str]) -> dict[str, Make]:
-    """By the side's name, what makes its cluster with these settings in a folder."""
+    """By the side's name: a function that creates its cluster with these settings in a folder."""
     makers: dict[str, Make] = {
-        # As a user's Python does it: the first start leaves byte code for the next ones.
+        # Like a user's Python, the first start writes byte code for the next ones.
         KSTORE: lambda folder: KstoreCluster(
             folder, SIZE, overrides=overrides, environment={"PYTHONDONTWRITEBYTECODE": ""}
         )
@@ -87,7 +88,7 @@ def _admin(bootstrap: str) -> Any:
 
 
 def _start(cluster: Cluster) -> Figures:
-    """Seconds from the first exec until every broker knows all of them, and their memory."""
+    """Seconds from the first exec until every broker knows all others, and their memory."""
     begin = time.monotonic()
     cluster.start()
     for broker in cluster.brokers.values():
@@ -137,7 +138,7 @@ def _stored(cluster: Cluster, topic: str, partitions: int) -> int:
 
 
 def _load(served: perf_tools.Served, pids: list[int], topic: str, records: int) -> Figures:
-    """Java's producer, acks=all: its rate, and the CPU of these processes."""
+    """Java's producer with acks=all: its rate, and the CPU of these processes."""
     before = sum(map(cpu_seconds, pids)), sum(map(system_seconds, pids))
     found = perf_tools.produce(served, topic, records, RECORD_BYTES, {"acks": "all"})
     used = sum(map(cpu_seconds, pids)) - before[0]
@@ -147,7 +148,7 @@ def _load(served: perf_tools.Served, pids: list[int], topic: str, records: int) 
 
 
 def _throughput(cluster: Cluster, topic: str, records: int) -> Figures:
-    """Java's producer, acks=all, each record on three brokers."""
+    """Java's producer with acks=all; each record is on three brokers."""
     _create_topic(cluster, topic, PARTITIONS)
     touch_memory(2 * SIZE * records * RECORD_BYTES, cluster.folder)
     running = [broker.pid for i, broker in cluster.brokers.items() if cluster.runs(i)]
@@ -193,8 +194,8 @@ def _latency(cluster: Cluster, topic: str, requests: int) -> Figures:
 
 
 def _failover(cluster: Cluster, topic: str) -> Figures:
-    """Seconds from kill -9 of the leader until an acks=all write is acknowledged again, by whoever
-    leads then; nothing acknowledged before may be missing.
+    """Seconds from kill -9 of the leader until another leader acknowledges a write with acks=all.
+    Nothing that was acknowledged before may be missing.
     """
     _create_topic(cluster, topic, 1)
     leader = _leader(cluster, topic)
@@ -204,7 +205,7 @@ def _failover(cluster: Cluster, topic: str) -> Figures:
         for _ in range(500):
             acknowledged += _produce(connection, topic, batch) == NONE
     others = {i: _connect(cluster, i) for i in cluster.brokers if i != leader}
-    # The signal alone: what follows is measured from it, not from the process's last breath.
+    # Only the signal: the time starts with it, not with the end of the process.
     begin = time.monotonic()
     os.kill(cluster.brokers[leader].pid, 9)
     try:
@@ -227,7 +228,7 @@ def _failover(cluster: Cluster, topic: str) -> Figures:
 
 
 def _load_with_failover(cluster: Cluster, topic: str, records: int) -> Figures:
-    """Java's producer as above, while the leader of a partition is killed after two seconds."""
+    """Java's producer as above. The leader of a partition is killed after two seconds."""
     _create_topic(cluster, topic, PARTITIONS)
     leader = _leader(cluster, topic)
     timer = threading.Timer(2.0, cluster.kill, [leader])
@@ -244,7 +245,7 @@ def _load_with_failover(cluster: Cluster, topic: str, records: int) -> Figures:
 
 
 class _Run:
-    """All cases on one side's cluster, one after the other, each as often as asked for."""
+    """All cases on one side's cluster, one after the other, each as often as requested."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -259,7 +260,7 @@ class _Run:
         rounds: int,
         beside: Mapping[str, Callable[[], Figures]] | None = None,
     ) -> None:
-        """`beside`: who else takes turns."""
+        """`beside`: the peer that takes turns."""
         if not self._settings.wants(case):
             return
         progress(f"  {side}: {case}")
@@ -268,12 +269,12 @@ class _Run:
         self.sides.setdefault(case, {}).update(take_turns(f"cluster, {case}", turns, rounds))
 
     def side(self, name: str, make: Make) -> None:
-        """Everything on one side."""
+        """All cases on one side."""
         pick = self._settings.pick
         folder = self._settings.scratch / f"cluster-{name.split()[0]}"
         warm = make(folder / "warm")
         try:
-            _start(warm)  # byte code and page cache; Kafka's jars too
+            _start(warm)  # byte code and page cache, also of Kafka's jars
         finally:
             warm.stop()
         cluster = make(folder / "cluster")
@@ -311,7 +312,7 @@ class _Run:
 
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
-    """Start, memory, throughput and its CPU, latency, failover, throughput through a failover."""
+    """Start, memory, throughput with its CPU, latency, failover, and throughput during failover."""
     del pair
     run = _Run(settings)
     for name, make in cluster_makers(settings, SAME).items():

@@ -1,7 +1,7 @@
-"""kill -9 of a partition's leader, twenty times, as clients see it: how long librdkafka, Java's
-producer and kstore's own are without an acknowledgement, with the LMDB store and with a real
-ZooKeeper, if the leader is also the controller and if it is not. Kafka has no column: its brokers
-wait for the end of a session (9 s), which `cluster` shows.
+"""kill -9 of a partition's leader, twenty times, as clients see it: how long the producers of
+librdkafka, Java and kstore get no acknowledgement, with the LMDB store and with a real ZooKeeper,
+if the leader is also the controller and if it is not. Kafka has no column: its brokers wait for the
+end of a session (9 s), which `cluster` shows.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["rows"]
 
 GROUP = "failover"
 KNOWN_LATE_S = 5.0
-"""A client that has no acknowledgement for so long is not waited for any longer."""
+"""The bench waits no longer for a client that has had no acknowledgement for this time."""
 CALM_S = 0.5
-"""For how long all is well before the next kill."""
+"""How long everything must be well before the next kill."""
 GOAL_S = 0.3
 SAME = {
     "default.replication.factor": "3",
@@ -46,8 +46,8 @@ SAME = {
 
 
 def _silence_s(client: Client, killed_at: float) -> float:
-    """The longest time without an acknowledgement since the kill; how long it has been by now where
-    none came.
+    """The longest time without an acknowledgement since the kill. If none has arrived: the time
+    until now.
     """
     after = [at for at in list(client.acks) if at > killed_at]
     if not after:
@@ -56,7 +56,7 @@ def _silence_s(client: Client, killed_at: float) -> float:
 
 
 def _lead(cluster: KstoreCluster, leader: int) -> None:
-    """Have a broker lead the partition, and each of them one of the others."""
+    """Make a broker lead the partition, and each of the others one other partition."""
     others = [each for each in cluster.brokers if each != leader]
     place = TopicPartition(TOPIC, 0)
     with cluster.admin() as admin:
@@ -69,7 +69,7 @@ def _lead(cluster: KstoreCluster, leader: int) -> None:
 def _kills(
     cluster: KstoreCluster, kinds: Mapping[str, Make], count: int, *, controller: bool
 ) -> dict[str, list[float]]:
-    """Each client's longest silence at each of so many kills."""
+    """Each client's longest time without an acknowledgement, for each kill."""
     found: dict[str, list[float]] = {name: [] for name in kinds}
     for number in range(count):
         until(lambda: cluster.all_in_sync(TOPIC, 1), "all replicas are in sync")
@@ -89,7 +89,9 @@ def _kills(
 
 
 def _kill(cluster: KstoreCluster, victim: int, running: list[Client]) -> float:
-    """Kill a broker while all clients send, and wait until they do again; when it was killed."""
+    """Kill a broker while all clients send, and wait until they send again. Returns the time of the
+    kill.
+    """
     until(lambda: all(len(client.acks) > 20 for client in running), "all clients send")
     time.sleep(CALM_S)
     killed_at = time.monotonic()
@@ -124,7 +126,7 @@ def _stores() -> list[str]:
 
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
-    """Per store, victim and client: the longest and the median silence of all kills."""
+    """For each store, victim and client: the longest and the median time of all kills."""
     del pair
     count = settings.pick(20, 3)
     kinds, missing = usable_clients()

@@ -1,5 +1,5 @@
-"""Clients that send a record every few milliseconds, and note when each is acknowledged:
-librdkafka's, Java's and kstore's producers, acks=all and nothing else set.
+"""Clients that send a record every few milliseconds and note the time of each acknowledgement: the
+producers of librdkafka, Java and kstore, with acks=all and no other setting.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ TOPIC = "kept"
 OTHERS = "others"
 """A topic with a partition on each broker."""
 PAUSE_S = 0.005
-"""Between two records of a client."""
+"""The time between two records of a client."""
 VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
 
 
 class Client(Protocol):
-    """Sends a record every few milliseconds, and notes when each is acknowledged."""
+    """Sends a record every few milliseconds, and notes the time of each acknowledgement."""
 
     acks: list[float]
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
 
 
 Make = Callable[[str], Client]
 
 
 class _Sender:
-    """A client in this process: `_send` is its own."""
+    """A client in this process. Subclasses implement `_send`."""
 
     def __init__(self) -> None:
         self.acks: list[float] = []
@@ -66,9 +66,9 @@ class _Sender:
 
 
 class LibrdkafkaSender(_Sender):
-    """confluent-kafka's producer, acks=all, nothing else set. It writes to other brokers first: one
-    that is connected to none but the leader which dies asks nobody before its next timer of a
-    second.
+    """confluent-kafka's producer with acks=all and no other setting. It writes to the other brokers
+    first: a client that is connected only to the leader that dies asks no other broker before its
+    next timer of a second.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -100,7 +100,7 @@ class LibrdkafkaSender(_Sender):
 
 
 class KstoreSender(_Sender):
-    """kstore.clients' producer, nothing set."""
+    """The producer of kstore.clients, without settings."""
 
     def __init__(self, bootstrap: str) -> None:
         from kstore.clients import Producer
@@ -122,7 +122,7 @@ class KstoreSender(_Sender):
 
 
 class JavaSender:
-    """Java's producer in Kafka's VerifiableProducer, acks=all."""
+    """Java's producer in Kafka's VerifiableProducer, with acks=all."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acks: list[float] = []
@@ -152,13 +152,13 @@ CLIENTS: dict[str, Make] = {
     "Java": JavaSender,
     "kstore": KstoreSender,
 }
-"""Each makes a client. There are new ones for each kill: one that has met a broker that was down
-waits up to ten seconds before it connects to it again, whoever leads by then.
+"""Each function creates a client. Every kill gets new clients: a client that has seen a broker down
+waits up to ten seconds before it connects to that broker again, even if it leads by then.
 """
 
 
 def usable_clients() -> tuple[dict[str, Make], str]:
-    """How each client is made, by name; and why one is missing, "" if none is."""
+    """By name, how each client is created, and why one is missing; "" if none is."""
     try:
         java_program()
         fetch_jars()

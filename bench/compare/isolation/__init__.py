@@ -34,9 +34,9 @@ HOLD = Goal(10.0, at_least=False, of="value")
 HELD = "ms longest hold of the loop"
 SHOWN = 3
 NEAR = 0.9
-"""Which share of the disk's own rate counts as its limit."""
+"""The share of the disk's own rate that counts as its limit."""
 NEAR_CLIENT = 0.95
-"""Which share of what the producers reach by themselves counts as their limit."""
+"""The share of what the producers reach by themselves that counts as their limit."""
 CLIENT = "the client alone"
 SAME = {
     "log.cleaner.backoff.ms": "100",
@@ -46,22 +46,22 @@ FOLLOWER = "a follower that catches up with 5 GB"
 
 
 class Case(NamedTuple):
-    """One thing beside the small records."""
+    """One load that runs beside the small records."""
 
     start: Callable[[Place], AbstractContextManager[Work]]
     unit: str = ""
-    """Of its rate; nothing has none."""
+    """The unit of its rate; a load without a rate has none."""
     goal: Goal = MORE
     limit: str = ""
-    """Which limit of the disk, if one, is as good as the goal: a field of `disk.Limits`."""
+    """The limit of the disk that is as good as the goal, if any: a field of `disk.Limits`."""
     rounds: int = 2
     producers: int = 0
-    """How many there are; what they reach with a peer that only acknowledges is as good as the
-    goal, too.
+    """The number of producers. What they reach with a peer that only acknowledges is as good as the
+    goal.
     """
 
 
-# Creation comes last: what it makes stays.
+# Creation is last, because its topics stay.
 CASES: dict[str, Case] = {
     "nothing": Case(neighbours.nothing),
     "one bulk producer": Case(neighbours.one_producer, "MB/s", TWICE, "write", producers=1),
@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
 
 
 def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
-    """What the small records met while the work was done, its rate, and the longest hold of
+    """The latencies of the small records during the load, the load's rate, and the longest hold of
     kstore's loop.
     """
     with Probe(broker, SMALL) as probe:
@@ -113,8 +113,8 @@ def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
 
 
 def warm(broker: Broker, topic: str, seconds: float) -> None:
-    """The JVM compiles as it runs; so does the other side, for the same time: small requests of
-    both kinds as fast as they go, then as the probe sends them.
+    """Warm up, because the JVM compiles at run time. Both sides get small requests of both kinds
+    for the same time: first as fast as possible, then at the probe's rate.
     """
     batch = frames.record_batch([bytes(100)])
 
@@ -135,7 +135,7 @@ def warm(broker: Broker, topic: str, seconds: float) -> None:
 
 
 class OnePair:
-    """The two brokers of all cases but the follower's."""
+    """The two brokers of all cases except the follower's."""
 
     def __init__(self, settings: Settings, sizes: Sizes) -> None:
         self._settings, self._sizes = settings, sizes
@@ -150,7 +150,7 @@ class OnePair:
             self.places[name] = Place(broker, door, sizes, certificates)
 
     def start(self) -> None:
-        """Starts both, one after the other, and has them run as they will."""
+        """Start both brokers, one after the other, and warm them up."""
         for place in self.places.values():
             place.broker.start()
             create_topic(place.broker, SMALL, 1)
@@ -160,13 +160,13 @@ class OnePair:
                     work()
 
     def stop(self) -> None:
-        """Stops both, and removes what they stored."""
+        """Stop both brokers, and remove their data."""
         for place in self.places.values():
             place.broker.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def measure(self, name: str, case: Case) -> dict[str, Side]:
-        """Both sides' figures of a case, in turns."""
+        """The figures of both sides in a case, in turns."""
 
         def turn(side: str) -> Figures:
             place = self.places[side]
@@ -202,7 +202,7 @@ def _follower(settings: Settings, sizes: Sizes) -> dict[str, Side]:
 
 
 def _worst(sides: Mapping[str, Side], figure: str) -> dict[str, Side]:
-    """The largest of all turns, as if there had been one."""
+    """The maximum over all turns."""
     return {
         name: Side(
             {figure: [max(side.values[figure])]} if figure in side.values else {}, side.state
@@ -214,8 +214,8 @@ def _worst(sides: Mapping[str, Side], figure: str) -> dict[str, Side]:
 def _limits(
     case: Case, sides: Mapping[str, Side], found: disk.Limits
 ) -> Iterator[tuple[str, float, float]]:
-    """What limits a case whatever the broker does: its name, its rate in MB/s, and which share of
-    it counts as the limit.
+    """A limit of a case that no broker can pass: its name, its rate in MB/s, and the share of it
+    that counts as the limit.
     """
     if case.limit:
         yield "the disk alone", float(getattr(found, case.limit)), NEAR
@@ -224,7 +224,7 @@ def _limits(
 
 
 def _rate_goal(case: Case, sides: Mapping[str, Side], found: disk.Limits) -> Goal:
-    """The case's own; the nearest limit in its place where that is what was reached."""
+    """The case's own goal, or the nearest limit instead if that was reached."""
     ours = sides[KSTORE].median("rate")
     theirs = sides[KAFKA].median("rate") if KAFKA in sides else None
     if ours is None or theirs is None or ours >= case.goal.limit * theirs:
@@ -266,7 +266,7 @@ def _shortfall(row: Row) -> str:
 
 
 def rows(pair: Pair, settings: Settings) -> Iterator[Row]:
-    """Latency beside each neighbour, and the neighbour's rate."""
+    """The latency beside each load, and the load's rate."""
     del pair
     sizes = Sizes(settings)
     disk.require_room(settings.scratch, sizes.room_bytes)

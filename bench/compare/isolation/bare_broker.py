@@ -21,13 +21,13 @@ __all__ = ["PARTITIONS", "bare_broker", "serve"]
 PARTITIONS = 4
 READ_BYTES = 1 << 20
 HEAD_BYTES = 512
-"""All that comes before a request's batch fits in it."""
+"""The part of a request before its batch fits in it."""
 ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
 def bare_broker() -> Iterator[str]:
-    """Runs one; its bootstrap address."""
+    """Run one. Yields its bootstrap address."""
     with subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve()"],
         stdin=subprocess.PIPE,
@@ -48,7 +48,7 @@ class _Client:
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def serve(self) -> None:
-        """Answers requests until the peer goes."""
+        """Answer requests until the peer disconnects."""
         with self._connection:
             while head := self._take(4):
                 size = int.from_bytes(head, "big")
@@ -59,7 +59,7 @@ class _Client:
                 self._connection.sendall(answer(request, [self._port], PARTITIONS)[0])
 
     def _take(self, size: int) -> bytes:
-        """So many bytes; fewer where the peer has gone."""
+        """Read this many bytes; fewer if the peer has disconnected."""
         try:
             return self._connection.recv(size, socket.MSG_WAITALL)
         except ConnectionResetError:

@@ -1,6 +1,6 @@
-"""The clients that run at the same time as the small records, each in a separate process: one reads
+"""The clients that run at the same time as the small records, each in a separate process. One reads
 a log from its start, one only opens new TLS connections, and a librdkafka producer runs until its
-time is over. `run` starts them; as a program it does one task, given as JSON.
+time is over. `run` starts them. As a program, the module does one task, given as JSON.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["run"]
 
 TIMEOUT_S = 600
 PARTITION_BYTES = 1 << 20
-"""What consumers ask for: max.partition.fetch.bytes."""
+"""The fetch size of consumers: max.partition.fetch.bytes."""
 HANDSHAKE_THREADS = 8
 ROOT = Path(__file__).parents[3]
 
 
 def run(task: str, count: int = 1, **options: Any) -> list[dict[str, float]]:
-    """Does a task in so many new processes at one time; what each found. RuntimeError with what one
-    complained about.
+    """Do a task in several new processes at once. Returns the result of each. Raises RuntimeError
+    with the error of one.
     """
     processes: list[subprocess.Popen[str]] = []
     found = []
@@ -55,14 +55,14 @@ def run(task: str, count: int = 1, **options: Any) -> list[dict[str, float]]:
             found.append(json.loads(said))
     finally:
         for process in processes:
-            process.kill()  # on Ctrl-C and on a timeout too
+            process.kill()  # also on Ctrl-C and after a timeout
             process.communicate()
     return found
 
 
 def _produce(bootstrap: str, topic: str, record_bytes: int, seconds: float) -> dict[str, float]:
-    """As fast as it goes with librdkafka's own defaults; how many records, and the time until the
-    last was acknowledged.
+    """Produce as fast as possible with librdkafka's defaults. Returns the number of records, and
+    the time until the last one was acknowledged.
     """
     from confluent_kafka import Producer
 
@@ -92,7 +92,7 @@ def _produce(bootstrap: str, topic: str, record_bytes: int, seconds: float) -> d
 
 
 def _read(host: str, port: int, topic: str, offsets: int) -> dict[str, float]:
-    """Reads one partition from its start to an offset, a fetch after the other."""
+    """Read one partition from its start to an offset, one fetch after the other."""
     offset = size = 0
     begin = time.monotonic()
     with socket.create_connection((host, port), timeout=TIMEOUT_S) as connection:
@@ -105,7 +105,7 @@ def _read(host: str, port: int, topic: str, offsets: int) -> dict[str, float]:
 
 
 def _behind(batches: bytes, offset: int) -> int:
-    """The offset behind the last whole batch."""
+    """The offset after the last whole batch."""
     place = 0
     while place + 27 <= len(batches):
         end = place + 12 + int.from_bytes(batches[place + 8 : place + 12], "big")
@@ -120,7 +120,7 @@ def _behind(batches: bytes, offset: int) -> int:
 def _handshakes(
     host: str, port: int, trust: str, per_second: int, seconds: float
 ) -> dict[str, float]:
-    """New connections at a fixed rate, each with a full handshake and one answer."""
+    """Open connections at a fixed rate, each with a full handshake and one answer."""
     context = ssl.create_default_context(cafile=trust)
     begin = time.monotonic()
     counts = [0] * HANDSHAKE_THREADS

@@ -1,4 +1,4 @@
-"""The disk below both brokers: its rate without them, its free space, and how to drop a file from
+"""The disk under both brokers: its rate without them, its free space, and how to drop a file from
 the page cache.
 """
 
@@ -22,11 +22,11 @@ class Limits(NamedTuple):
     write: float
     """Written in order, and synced at the end."""
     read: float
-    """Read in order, none of it in the page cache."""
+    """Read in order; nothing is in the page cache."""
 
 
 def limits(folder: Path, size_bytes: int) -> Limits:
-    """Measures them with a file in the folder, which is removed."""
+    """Measure them with a file in the folder, which is removed."""
     path = folder / "limit"
     block = random.Random(1).randbytes(BLOCK_BYTES)
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def limits(folder: Path, size_bytes: int) -> Limits:
 
 
 def drop_from_cache(*paths: Path) -> None:
-    """Writes the files out and drops their pages: the next to read them reads the disk."""
+    """Write the files to disk and drop their pages, so that the next reader reads the disk."""
     for path in paths:
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -60,7 +60,7 @@ def drop_from_cache(*paths: Path) -> None:
 
 
 def require_room(folder: Path, size_bytes: int) -> None:
-    """RuntimeError unless the folder's disk has so much room."""
+    """Raise RuntimeError if the folder's disk does not have this much free space."""
     free = shutil.disk_usage(folder).free
     if free < size_bytes:
         raise RuntimeError(

@@ -51,8 +51,8 @@ def _wait_for_isr(cluster: Cluster, topic: str, replicas: list[int]) -> None:
 
 @contextmanager
 def catching_up(cluster: Cluster, sizes: Sizes) -> Iterator[tuple[BrokerProcess, Work]]:
-    """Starts the cluster, and gives the leader, on which the topic `SMALL` is, and what lets the
-    follower catch up; its rate is from the follower's start until it is in sync.
+    """Start the cluster. Yields the leader, which has the topic `SMALL`, and a function that makes
+    the follower catch up. Its rate counts from the follower's start until the follower is in sync.
     """
     try:
         cluster.start()

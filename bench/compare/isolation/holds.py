@@ -1,4 +1,4 @@
-"""What held kstore's loop, from the broker's own metrics; Kafka has no such loop."""
+"""What held kstore's loop, by the broker's own metrics. Kafka has no such loop."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Held(NamedTuple):
 
     longest_ms: float
     buckets: dict[float, float]
-    """Upper limit in ms to how many were at most as long."""
+    """Upper limit in ms -> number of holds that were not longer."""
 
     def since(self, before: Held | None) -> float:
-        """The longest since then, in ms; 0 for none. Where an older one was longer it is the limit
-        of the bucket that it fell in, and so at most that much too large.
+        """The longest hold since then, in ms; 0 for none. If an older hold was longer, this is the
+        limit of the bucket that the hold is in, so it can be too large by at most that much.
         """
         if before is None or self.longest_ms > before.longest_ms:
             return self.longest_ms
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 def parse(page: str) -> dict[str, Held]:
-    """By name; empty for a page that does not tell of holds."""
+    """By name; empty if the page has no holds."""
     found: dict[str, Held] = {}
     for line in page.splitlines():
         if not (match := _ROW.match(line)):
@@ -58,10 +58,10 @@ def parse(page: str) -> dict[str, Held]:
 
 
 class Holds:
-    """The holds of one broker, from one `begin` on; of Kafka's there are none."""
+    """The holds of one broker since `begin`; Kafka has none."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        """Before the broker starts: it is to tell its metrics."""
+        """Before the broker starts: turn on its metrics."""
         self._broker = broker
         self._began_s = self._waited_s = 0.0
         self._url = ""
@@ -73,7 +73,7 @@ class Holds:
 
     @property
     def are_told(self) -> bool:
-        """Whether the broker has a loop, and tells what held it."""
+        """True if the broker has a loop and reports what held it."""
         return bool(self._url)
 
     def _read(self) -> dict[str, Held]:
@@ -83,13 +83,13 @@ class Holds:
             return parse(answer.read().decode())
 
     def begin(self) -> None:
-        """What was held until now does not count."""
+        """Ignore all holds until now."""
         self._before = self._read()
         self._began_s, self._waited_s = time.monotonic(), self._core_waits_s()
 
     def core_wait_share(self) -> float:
-        """The share of the time since `begin` in which the loop's thread was ready to run and other
-        processes had the cores; no hold counts it, and small records meet it all the same.
+        """The share of the time since `begin` in which the loop's thread was ready to run, but
+        other processes had the cores. It counts in no hold, but delays small records.
         """
         elapsed = time.monotonic() - self._began_s
         return (self._core_waits_s() - self._waited_s) / elapsed
@@ -99,7 +99,7 @@ class Holds:
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
 
     def longest(self) -> list[tuple[float, str]]:
-        """Milliseconds and name of the longest holds since `begin`, the longest first."""
+        """Milliseconds and name of the holds since `begin`, the longest first."""
         now = self._read()
         found = [(held.since(self._before.get(name)), name) for name, held in now.items()]
         return sorted((each for each in found if each[0]), reverse=True)

@@ -33,24 +33,28 @@ RECORDS_PER_BATCH = 900
 TOPICS_PER_REQUEST = 50
 HEARTBEAT_S = 0.5
 REMOVED_AFTER_MS = 1000
-"""file.delete.delay.ms of both: Kafka removes files a minute after they were deleted."""
+"""file.delete.delay.ms of both. By default, Kafka removes files a minute after they
+were deleted.
+"""
 SEGMENTS = 10
 CLEANED_SHARE = 1.5 / SEGMENTS
-"""What is left of a log of so many segments: the active one, and the last record of each key."""
+"""What remains of a log with this many segments: the active one, and the last record
+of each key.
+"""
 DEADLINE_S = 300.0
 PAUSE_S = 0.01
 _numbers = itertools.count()
 
 
 class Sizes:
-    """How much of everything."""
+    """The sizes of everything."""
 
     def __init__(self, settings: Settings) -> None:
         pick = settings.pick
         self.seconds: float = pick(10, 3)
-        """How long what has no end of its own goes on."""
+        """The duration of a load that does not end by itself."""
         self.warm_seconds: float = 1 if settings.alone else pick(8, 5)
-        """Without Kafka nothing needs to compile."""
+        """Without Kafka, nothing must be compiled."""
         self.read_bytes = pick(2_000_000_000, 200_000_000)
         self.deleted_bytes = pick(5_000_000_000, 500_000_000)
         self.compacted_bytes = pick(1_000_000_000, 300_000_000)
@@ -63,11 +67,11 @@ class Sizes:
 
 
 class Place(NamedTuple):
-    """Where a neighbour is to run."""
+    """The place of a neighbour."""
 
     broker: Broker
     door: Broker
-    """The same broker as clients see it at its listener for TLS."""
+    """The same broker, with the address of its TLS listener."""
     sizes: Sizes
     certificates: Certificates
 
@@ -77,7 +81,9 @@ def _topic(kind: str) -> str:
 
 
 def fill(broker: Broker, topic: str, size_bytes: int, *, keyed: bool = False) -> int:
-    """Writes so much to partition 0, by large batches on a few connections; its log end offset."""
+    """Write this much to partition 0, in large batches on a few connections. Returns its log end
+    offset.
+    """
     noise = random.Random(3)
     keys = [noise.randbytes(16) for _ in range(RECORDS_PER_BATCH)] if keyed else ()
     batch = frames.record_batch(
@@ -109,7 +115,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def nothing(place: Place) -> Iterator[Work]:
-    """The small records alone."""
+    """The small records without a load."""
 
     def work() -> float:
         time.sleep(place.sizes.seconds)
@@ -119,7 +125,7 @@ def nothing(place: Place) -> Iterator[Work]:
 
 
 def _produced(bootstrap: str, topic: str, sizes: Sizes, count: int) -> tuple[float, float]:
-    """How many records so many producers sent in their time, and their rate in MB/s."""
+    """The number of records that this many producers sent in their time, and their rate in MB/s."""
     found = clients.run(
         "produce",
         count,
@@ -156,18 +162,18 @@ def _producers(place: Place, count: int) -> Iterator[Work]:
 
 
 def one_producer(place: Place) -> AbstractContextManager[Work]:
-    """librdkafka, records of 1 KB, as fast as it goes."""
+    """librdkafka with records of 1 KB, as fast as possible."""
     return _producers(place, 1)
 
 
 def four_producers(place: Place) -> AbstractContextManager[Work]:
-    """The same four times, in processes of their own."""
+    """The same four times, each in a separate process."""
     return _producers(place, 4)
 
 
 @contextmanager
 def cold_reader(place: Place) -> Iterator[Work]:
-    """A consumer that reads a log from its start, again and again, out of the page cache."""
+    """A consumer that reads a log that is not in the page cache from its start, again and again."""
     topic = _topic("cold")
     create_topic(place.broker, topic, 1)
     end = fill(place.broker, topic, place.sizes.read_bytes)
@@ -183,25 +189,26 @@ def cold_reader(place: Place) -> Iterator[Work]:
             size, seconds = size + found["MB"], seconds + found["seconds"]
         return size / seconds
 
-    drop_from_cache(*_files(place.broker, topic))  # what is dirty is written before, not beside
+    # Dirty pages are written before the measurement, not during it.
+    drop_from_cache(*_files(place.broker, topic))
     yield work
     _remove(place.broker, topic)
 
 
 def _remove(broker: Broker, topic: str) -> None:
-    """Deletes a topic and waits until its files are gone."""
+    """Delete a topic and wait until its files are removed."""
     delete_topic(broker, topic)
     _wait(lambda: not _folders(broker, topic), f"the files of {topic} are removed")
 
 
 def _folders(broker: Broker, topic: str) -> list[Path]:
-    """Kafka gives a folder another name, which begins with the same one, before it is removed."""
+    """Before Kafka removes a folder, it renames it; the new name begins with the old one."""
     return list(broker.log_dir.glob(f"{topic}*"))
 
 
 @contextmanager
 def deletion(place: Place) -> Iterator[Work]:
-    """Deletion of a large topic, until its files are gone."""
+    """Deletion of a large topic, until its files are removed."""
     topic = _topic("deleted")
     create_topic(place.broker, topic, 1)
     fill(place.broker, topic, place.sizes.deleted_bytes)
@@ -217,7 +224,7 @@ def deletion(place: Place) -> Iterator[Work]:
 
 @contextmanager
 def creation(place: Place) -> Iterator[Work]:
-    """Creation of many partitions, in topics of 100, until each tells its log end offset."""
+    """Creation of many partitions, in topics of 100, until each reports its log end offset."""
     names = [_topic("many") for _ in range(place.sizes.partitions // PER_TOPIC)]
 
     def made(name: str) -> bool:
@@ -264,19 +271,19 @@ def _group(place: Place, kind: type[Member]) -> Iterator[Work]:
 
 
 def classic_group(place: Place) -> AbstractContextManager[Work]:
-    """Many members join at once, and leave one after the other, by the classic protocol."""
+    """Many members join at once, and leave one by one, with the classic protocol."""
     return _group(place, ClassicMember)
 
 
 def consumer_group(place: Place) -> AbstractContextManager[Work]:
-    """The same by the consumer protocol (KIP-848)."""
+    """The same with the consumer protocol (KIP-848)."""
     return _group(place, ConsumerMember)
 
 
 @contextmanager
 def compaction(place: Place) -> Iterator[Work]:
-    """The cleaner takes a log in which each key is there many times, until all is clean but the
-    active segment.
+    """The cleaner compacts a log that has each key many times, until all but the active segment is
+    clean.
     """
     topic, size = _topic("compacted"), place.sizes.compacted_bytes
     configs = {"segment.bytes": str(size // SEGMENTS)}
@@ -289,7 +296,7 @@ def compaction(place: Place) -> Iterator[Work]:
             try:
                 found += path.stat().st_size
             except FileNotFoundError:
-                continue  # it has just been replaced
+                continue  # the file has just been replaced
         return found
 
     def work() -> float:
@@ -308,7 +315,7 @@ def compaction(place: Place) -> Iterator[Work]:
 
 @contextmanager
 def handshakes(place: Place) -> Iterator[Work]:
-    """New connections over TLS at a fixed rate, each with a full handshake."""
+    """New TLS connections at a fixed rate, each with a full handshake."""
 
     def work() -> float:
         (found,) = clients.run(

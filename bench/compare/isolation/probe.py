@@ -1,11 +1,11 @@
-"""Small records end to end, measured by a separate process: one connection sends a record of 100 B
-250 times a second, whether or not earlier ones have arrived; another fetches. A latency is the time
-from before a record is sent until a waiting fetch has it, so a broker that stops for half a second
-delays 125 records and not one.
+"""The latency of small records from end to end, measured in a separate process.
 
-`Probe` starts the process. As a program it takes its task as JSON, reads commands from stdin, and
-prints its results as JSON. It asks for real-time priority, because a probe that waits for a core
-would measure its own wait.
+One connection sends a record of 100 B 250 times a second, whether or not earlier ones have arrived.
+Another connection fetches. A latency is the time from before a record is sent until a waiting fetch
+has it, so a broker that stops for half a second delays 125 records, not one. `Probe` starts the
+process. As a program, the module takes its task as JSON, reads commands from stdin, and prints its
+results as JSON. It requests real-time priority, because a probe that waits for a core would measure
+its own wait.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tests.conformance.wire import read_frame
 __all__ = ["Probe", "fetched_offsets"]
 
 INTERVAL_S = 0.004
-"""Long enough for either broker to answer one record before the next is sent, on a busy machine
-too: else the latency is that of a queue.
+"""Long enough for either broker to answer one record before the next is sent, even on a busy
+machine. Otherwise this would be the latency of a queue.
 """
 RECORD_BYTES = 100
 SEND_BUFFER_BYTES = 4 << 20
-"""What is sent while a broker stands still for seconds has room here."""
+"""Large enough for what is sent while a broker is stopped for some seconds."""
 END_TIMEOUT_S = 120.0
 ROOT = Path(__file__).parents[3]
 
 
 class Probe:
-    """The process, from the first record that came through to `finish`; a context manager.
+    """The process, from the first record that arrived to `finish`.
 
-    Only records that are sent between `begin` and `finish` count.
+    Use it as a context manager. Only records that are sent between `begin` and `finish` count.
     """
 
     def __init__(self, broker: Broker, topic: str) -> None:
@@ -67,15 +67,15 @@ class Probe:
         )
 
     def begin(self) -> None:
-        """Waits until records come through; those that are sent from now on count."""
+        """Wait until records arrive. Records that are sent from now on count."""
         if self._output.readline().strip() != "ready":
             self._fail()
         self._say("begin\n")
 
     def finish(self) -> dict[str, float]:
-        """Ends it once all that was sent has come; milliseconds as `p50`, `p99`, `p99.9`, `max`,
-        the seconds until the record that took longest (`max at`), how many `records`, and whether
-        it had its `priority`.
+        """End it when everything that was sent has arrived. Returns milliseconds as `p50`, `p99`,
+        `p99.9` and `max`, the seconds until the record with the highest latency (`max at`), the
+        number of `records`, and whether it had its `priority`.
         """
         self._say("end\n")
         line = self._output.readline()
@@ -100,7 +100,7 @@ class Probe:
         self._process.kill()
         assert self._process.stderr is not None
         said = self._process.stderr.read().strip().splitlines()[-1:]
-        raise RuntimeError(f"the probe of small records failed: {''.join(said) or 'no word'}")
+        raise RuntimeError(f"the probe of small records failed: {''.join(said) or 'no output'}")
 
     def __enter__(self) -> Probe:
         return self
@@ -116,8 +116,8 @@ class Probe:
 
 
 def fetched_offsets(answer: bytes) -> tuple[int, bytes]:
-    """The first batch's base offset, -1 for no batch, and all batches that one partition has in the
-    answer to `frames.fetch`; RuntimeError for an error code.
+    """The base offset of the first batch (-1 for no batch), and all batches of one partition in the
+    answer to `frames.fetch`. Raises RuntimeError for an error code.
     """
     found = Answer(answer, flexible_header=True)
     found.skip(4)
@@ -139,7 +139,7 @@ def fetched_offsets(answer: bytes) -> tuple[int, bytes]:
 
 
 class _Watch:
-    """The loop of the program."""
+    """The program's loop."""
 
     def __init__(self, host: str, port: int, topic: str, first: int) -> None:
         self._topic, self._first = topic, first
@@ -173,7 +173,7 @@ class _Watch:
         self._ask()
 
     def _turn(self, wait_s: float) -> list[object]:
-        """Takes what came within so long; what else is ready: stdin."""
+        """Read what arrives within this time. Returns the other ready sources, such as stdin."""
         ready, _, _ = select.select([self._sender, self._reader, sys.stdin], [], [], wait_s)
         if self._reader in ready:
             self._take_fetched()
@@ -184,7 +184,7 @@ class _Watch:
         return [each for each in ready if each is sys.stdin]
 
     def run(self) -> list[float]:
-        """The latencies, in the order of the records, that were sent between the two words."""
+        """The latencies of the records that were sent between the two commands, in order."""
         self._ask()
         self._send()
         while not self.taken:
@@ -212,7 +212,7 @@ def _has_priority() -> bool:
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
-        return False  # told in what is found
+        return False  # reported in the results
     return True
 
 

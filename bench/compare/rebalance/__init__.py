@@ -1,7 +1,7 @@
-"""Rebalance time: 50 members join an empty group at once, and one of them leaves, until every
-partition has exactly one owner and all members are in the same epoch; for the classic and the
-consumer protocol. The members' own time is small compared with their heartbeat interval, which is
-the same for both brokers.
+"""The time of a rebalance: 50 members join an empty group at once, and one of them leaves, until
+every partition has exactly one owner and all members are in the same epoch, with the classic and
+the consumer protocol. The members' own time is small compared with their heartbeat interval, which
+is the same for both brokers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ KINDS: dict[str, tuple[type[Member], dict[int, str]]] = {
 
 
 def wait_for_coordinator(broker: Broker, group: str) -> None:
-    """Returns once the group's coordinator is ready: a fresh broker has to make its topic, and to
-    load it.
+    """Return when the group's coordinator is ready: a new broker has to create its topic and load
+    it.
     """
     deadline = time.monotonic() + 60
     while True:

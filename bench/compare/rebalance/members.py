@@ -23,24 +23,24 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_HEARTBEAT = 11, 12, 13,
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 HEARTBEAT_S = 0.02
-"""How often a member asks; librdkafka and Java ask every few seconds, and notice a rebalance as
-much later.
+"""How often a member sends a heartbeat. librdkafka and Java send one every few seconds, and notice
+a rebalance later.
 """
 LOOK_EACH_S = 1e-5
-"""Times the members: how often all of them are looked at. A look at each takes about 0.3 us; after
-every answer, it would take longer than the brokers' work for large groups.
+"""The interval between two checks of all members, in seconds per member. A check of each takes
+about 0.3 us. After every answer, it would take longer than the brokers' work for large groups.
 """
 
 
 class Member:
-    """What both kinds share: one request at a time on a connection of its own."""
+    """The common part of both kinds: one request at a time on a separate connection."""
 
     def __init__(self, address: tuple[str, int], group: str, topic: str, partitions: int) -> None:
         self.group, self.topic, self.partitions = group, topic, partitions
         self.member_id = ""
         self.owned: frozenset[int] = frozenset()
         self.epoch = -1
-        """Generation, or member epoch."""
+        """The generation, or the member epoch."""
         self.next_heartbeat = 0.0
         self.is_settled = False
         self.socket = socket.create_connection(address, timeout=30)
@@ -50,19 +50,19 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request has no answer yet."""
+        """True if a request has no answer yet."""
         return self._awaits is not None
 
     def ask(
         self, key: int, version: int, body: bytes, then: Callable[[bytes], None], *,
         flexible: bool = False,
     ) -> None:  # fmt: skip
-        """Sends a request; its answer goes to `then`."""
+        """Send a request. `then` gets its answer."""
         self._awaits = then
         self.socket.sendall(request_frame(key, version, body, flexible=flexible))
 
     def take(self) -> None:
-        """Reads what came, and handles the answer once it is whole."""
+        """Read what has arrived, and handle the answer when it is complete."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise ConnectionError("the broker closed a member's connection")
@@ -73,19 +73,19 @@ class Member:
         if len(self._received) >= size:
             answer, self._received = bytes(self._received[4:size]), self._received[size:]
             then, self._awaits = self._awaits, None
-            assert then is not None, "an answer that nobody asked for"
+            assert then is not None, "an answer without a request"
             then(answer)
 
     def begin(self) -> None:
-        """Joins the group."""
+        """Join the group."""
         raise NotImplementedError
 
     def heartbeat(self) -> None:
-        """Tells the broker that it lives, and hears whether something changed."""
+        """Send a heartbeat, and learn whether something has changed."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Leaves the group for good."""
+        """Leave the group."""
         raise NotImplementedError
 
 
@@ -221,7 +221,7 @@ class ConsumerMember(Member):
             self._topic_id = answer.bytes(16)
             self.owned |= {answer.take("i") for _ in range(answer.unsigned() - 1)}
             answer.skip(1)
-        self.next_heartbeat = 0.0  # what it owns now has to be told
+        self.next_heartbeat = 0.0  # its partitions must be sent
 
 
 class Group:
@@ -249,7 +249,7 @@ class Group:
             self._poll.register(fd, select.EPOLLIN)
 
     def form(self, timeout_s: float = 60) -> float:
-        """Lets all join at once; seconds until the group is stable."""
+        """Make all join at once. Returns the seconds until the group is stable."""
         begin = time.monotonic()
         for member in self.members:
             member.begin()
@@ -257,7 +257,7 @@ class Group:
         return time.monotonic() - begin
 
     def lose_one(self, timeout_s: float = 60) -> float:
-        """Lets the last member leave; seconds until the others have all partitions again."""
+        """Make the last member leave. Returns the seconds until the others have all partitions."""
         gone = self.members.pop()
         while gone.is_waiting:
             self._turn()
@@ -272,7 +272,9 @@ class Group:
         return time.monotonic() - begin
 
     def is_stable(self) -> bool:
-        """Whether every partition has one owner, every member some, and all the same epoch."""
+        """True if every partition has one owner, every member has partitions, and all have the same
+        epoch.
+        """
         owned = [partition for member in self.members for partition in member.owned]
         return (
             sorted(owned) == list(range(self.partitions))
@@ -291,7 +293,7 @@ class Group:
                 )
 
     def _turn(self) -> bool:
-        """Handles what came; whether it is time to look at all members, too."""
+        """Handle what has arrived. Returns True when it is time to check all members."""
         now = time.monotonic()
         looks = self._next_look <= now
         if looks:
@@ -305,7 +307,7 @@ class Group:
         return looks
 
     def close(self) -> None:
-        """Closes all connections; the broker finds out by itself."""
+        """Close all connections; the broker notices."""
         self._poll.close()
         for member in self.members:
             member.socket.close()
@@ -323,12 +325,12 @@ class Group:
 
 
 def find_coordinator(group: str) -> bytes:
-    """FindCoordinator v0, which makes a fresh broker make its offsets topic."""
+    """FindCoordinator v0, for which a new broker creates its offsets topic."""
     return request_frame(10, 0, string(group))
 
 
 def stranger(group: str) -> bytes:
-    """Heartbeat v0 of nobody: a coordinator that is ready does not know the member."""
+    """Heartbeat v0 of an unknown member: a coordinator that is ready does not know it."""
     body = string(group) + struct.pack(">i", 0) + string("nobody")
     return request_frame(HEARTBEAT, 0, body)
 
