@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore._fast.protocol.encoder import Encoding
@@ -21,10 +22,12 @@ from kstore.broker.api import (
     resolve_handler,
 )
 from kstore.broker.api.requests.loading import IN_CLUSTER, WITH_AUTHORIZER, Loading
+from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.broker.runtime.slices import Slices
+from kstore.errors import KafkaError
 from kstore.protocol import ProtocolError
 from kstore.protocol.answered_errors import counting, error_counts
 from kstore.protocol.registry import API_VERSIONS, APIS, Api
@@ -98,6 +101,8 @@ STEP_ELEMENTS = 2000
 """Elements of a late answer that are encoded in one turn of the loop."""
 LARGE_ANSWER_BYTES = 256 * 1024
 """Bytes that are copied in one turn."""
+CHECK_S = 0.001
+"""How often a broker that stops looks whether groups have given all late answers."""
 UNSUPPORTED = -1
 """The version that the data plane passes for an ApiVersions request with a newer version
 than ours.
@@ -126,6 +131,8 @@ class Server:
         self._limits: ConnectionLimits
         self.loading = Loading(loop, self._rows, self._around)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[Slot] = set()
+        """Slots of late answers without a task."""
 
     def publish(self, broker: Broker) -> None:
         """Serve the table's rows on the broker's data plane."""
@@ -269,9 +276,36 @@ class Server:
 
     def park(self, later: Later, slot: Slot) -> None:
         """Complete the slot when the response is available."""
+        response = later.response
+        if isinstance(response, LateAnswer):
+            if self.broker.throttles is None:
+                self._waiting.add(slot)
+                response.when_given(partial(self._given, later, slot))
+                return
+            later.response = _awaited(response)  # each of its steps is charged
+        self._begin_answer(later, slot)
+
+    def _begin_answer(self, later: Later, slot: Slot) -> None:
         task = self._loop.create_task(self._answer(later, slot), name=later.name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _given(self, later: Later, slot: Slot, response: Message | KafkaError) -> None:
+        """Complete the slot with a late answer; a small one needs no task."""
+        self._waiting.discard(slot)
+        try:
+            if isinstance(response, KafkaError):
+                raise response
+            encoding = self._encoding(later, response)
+            if encoding.step(STEP_ELEMENTS) and encoding.size <= LARGE_ANSWER_BYTES:
+                self._count_at_once(later, response)
+                slot.complete(encoding.result())
+            else:
+                later.response = self._encoded(later, response, encoding)
+                self._begin_answer(later, slot)
+        except Exception as problem:  # noqa: BLE001 - it has lost its order
+            self.failed(later.connection, problem)
+            slot.give_up()
 
     def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
         """Complete the slot when the data that it acknowledges is on the disk."""
@@ -287,12 +321,8 @@ class Server:
             else:
                 response = await throttles.timed(later.connection, later.response)
             if isinstance(response, Message):
-                if self.broker.throttles is not None:
-                    self.broker.throttles.tell(later.connection, response, is_late=True)
-                await self._count_errors(later, response)
-                response = Encoding(response.plan_for(later.version), response)
-                while not response.step(STEP_ELEMENTS):
-                    await self.broker.turns.next()
+                encoding = self._encoding(later, response)
+                response = await self._encoded(later, response, encoding)
             if isinstance(response, Encoding):
                 if response.size > LARGE_ANSWER_BYTES:
                     await self._answer_large(response, later.connection, slot)
@@ -306,6 +336,26 @@ class Server:
             slot.give_up()
         else:
             slot.complete(response)
+
+    def _encoding(self, later: Later, response: Message) -> Encoding:
+        """The encoding of a late answer, and its throttle time in it."""
+        if self.broker.throttles is not None:
+            self.broker.throttles.tell(later.connection, response, is_late=True)
+        return Encoding(response.plan_for(later.version), response)
+
+    async def _encoded(self, later: Later, response: Message, encoding: Encoding) -> Encoding:
+        """The complete encoding; a large answer is counted and encoded in several turns."""
+        if encoding.step(STEP_ELEMENTS):
+            self._count_at_once(later, response)
+            return encoding
+        await self._count_errors(later, response)
+        while not encoding.step(STEP_ELEMENTS):
+            await self.broker.turns.next()
+        return encoding
+
+    def _count_at_once(self, later: Later, response: Message) -> None:
+        if found := error_counts(response, later.version):
+            self.broker.plane.count_errors(later.api_key, found)
 
     async def _count_errors(self, later: Later, response: Any) -> None:
         if found := await Slices(self.broker.turns).do(counting(response, later.version)):
@@ -362,9 +412,12 @@ class Server:
         self.stopping = True
         self._lines.end_window()
         self.broker.plane.fetch.answer_parked()
+        end = self._loop.time() + timeout_s
+        while self._waiting and self._loop.time() < end:
+            await asyncio.sleep(CHECK_S)
         tasks = list(self._tasks)
         if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
+            await asyncio.wait(tasks, timeout=max(end - self._loop.time(), 0))
         for connection in self.broker.plane.open_connections():
             connection.close()
         for task in list(self._tasks):
@@ -384,6 +437,10 @@ class Later:
         self.api_key, self.name = api.key, api.name
         self.version = version
         self.connection = connection
+
+
+async def _awaited(answer: Awaitable[Message]) -> Message:
+    return await answer
 
 
 def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection]:

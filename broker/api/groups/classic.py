@@ -19,6 +19,7 @@ from kstore.broker.api.security.access import (
     allowed_cluster,
     operations_mask,
 )
+from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.work import each
 from kstore.errors import ErrorCode, KafkaError
@@ -83,6 +84,8 @@ def handle_join_group(
         return _joined(JoinGroupResponse(error_code=error.code), ctx)
     if isinstance(answer, JoinGroupResponse):
         return _joined(answer, ctx)
+    if isinstance(answer, LateAnswer):
+        return cast("Awaitable[JoinGroupResponse]", answer.turned(partial(_told_joined, ctx=ctx)))
     return _joined_later(cast("Awaitable[JoinGroupResponse]", answer), ctx)
 
 
@@ -94,6 +97,12 @@ async def _joined_later(
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code)
     return _joined(response, ctx)
+
+
+def _told_joined(answer: Message | KafkaError, ctx: RequestContext) -> JoinGroupResponse:
+    if isinstance(answer, KafkaError):
+        answer = JoinGroupResponse(error_code=answer.code)
+    return _joined(cast(JoinGroupResponse, answer), ctx)
 
 
 def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupResponse:
@@ -116,7 +125,13 @@ def handle_sync_group(
         return SyncGroupResponse(error_code=error.code)
     if isinstance(answer, SyncGroupResponse):
         return answer
+    if isinstance(answer, LateAnswer):
+        return cast("Awaitable[SyncGroupResponse]", answer.turned(_told_synced))
     return _synced_later(cast("Awaitable[SyncGroupResponse]", answer))
+
+
+def _told_synced(answer: Message | KafkaError) -> Message:
+    return SyncGroupResponse(error_code=answer.code) if isinstance(answer, KafkaError) else answer
 
 
 async def _synced_later(answer: Awaitable[SyncGroupResponse]) -> SyncGroupResponse:

@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 from kstore._fast.record.builder import build_batch, build_single_batch
@@ -22,6 +22,7 @@ from kstore.broker.runtime.coordinators.partition_writer import refusal_of, sett
 from kstore.broker.runtime.coordinators.partitions import read_records
 from kstore.broker.runtime.coordinators.runtime import CoordinatorPartition
 from kstore.broker.runtime.groups.step_line import Step, StepLine
+from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.state.distribution import Distribution
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["REBALANCES", "Asker", "GroupPartition", "Surroundings"]
 
 T = TypeVar("T")
+Completion: TypeAlias = tuple[Token, "Message | KafkaError"]
 LOGGER = logging.getLogger(__name__)
 ANSWERS_PER_TURN = 8
 """Everything that becomes ready meanwhile waits for all of them."""
@@ -188,7 +190,7 @@ class GroupPartition(CoordinatorPartition):
 
     def _answer(self, request: Message, asked: Asker) -> Work[Message | Awaitable[Message]]:
         self.check()  # it may have waited
-        parked: asyncio.Future[Message] = self._coordinator.loop.create_future()
+        parked = LateAnswer()
         group_id, new_id = group_id_of(request), ""
         if not getattr(request, "member_id", None):
             new_id = str(uuid4())
@@ -255,8 +257,7 @@ class GroupPartition(CoordinatorPartition):
         super().close()
         self._timers.clear()
         self._line.close()
-        for token, response in self.shard.unloaded():
-            _answer(token, response)
+        self._answer_soon(self.shard.unloaded())
 
     def _timer_fired(self, event: TimerEvent) -> None:
         key = self._timers.fired
@@ -306,7 +307,7 @@ class GroupPartition(CoordinatorPartition):
         if result.completions:
             told = self.writer.to_be_committed(self.place)
             if told is None:
-                self._answer_some(result.completions)
+                self._answer_soon(result.completions)
             else:
                 self._answer_when(told, result.completions)
         for change in result.timers:
@@ -340,9 +341,8 @@ class GroupPartition(CoordinatorPartition):
             problem = refusal_of(told.result())
             if problem is None:
                 self._answer_some(completions)
-                return
-            for token, _response in completions:
-                _refuse(token, problem)
+            else:
+                self._answer_some([(token, problem) for token, _ in completions])
 
         timer = self._coordinator.loop.call_later(self._coordinator.commit_timeout_s, give_up)
         told.add_done_callback(answer)
@@ -378,22 +378,19 @@ class GroupPartition(CoordinatorPartition):
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.writer.append(self.place, batch, self.append_ended)
 
-    def _answer_some(self, completions: tuple[tuple[Token, Message], ...]) -> None:
+    def _answer_soon(self, completions: Sequence[Completion]) -> None:
+        """Send answers in later turns of the loop: sending one may begin the next step, and a step
+        may be in progress.
+        """
+        if completions:
+            self._coordinator.loop.call_soon(self._answer_some, completions)
+
+    def _answer_some(self, completions: Sequence[Completion], first: int = 0) -> None:
         """Send some answers: those of a large group are spread over turns of the loop."""
-        for token, response in completions[:ANSWERS_PER_TURN]:
-            _answer(token, response)
-        if len(completions) > ANSWERS_PER_TURN:
-            rest = completions[ANSWERS_PER_TURN:]
-            self._coordinator.loop.call_soon(self._answer_some, rest)
-
-
-def _answer(token: Token, response: Message) -> None:
-    assert isinstance(token, asyncio.Future)
-    if not token.done():  # its connection may be closed
-        token.set_result(response)
-
-
-def _refuse(token: Token, problem: KafkaError) -> None:
-    assert isinstance(token, asyncio.Future)
-    if not token.done():
-        token.set_exception(problem)
+        end = min(first + ANSWERS_PER_TURN, len(completions))
+        for place in range(first, end):
+            token, answer = completions[place]
+            assert isinstance(token, LateAnswer)
+            token.give(answer)
+        if end < len(completions):
+            self._coordinator.loop.call_soon(self._answer_some, completions, end)

@@ -1,0 +1,65 @@
+"""An answer that comes later, for requests that many clients may wait for at the same time: those
+of a group's members. It costs less than a future and a task: no turn of the loop, no context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any
+
+from kstore.errors import KafkaError
+from kstore.protocol.schema import Message
+
+__all__ = ["LateAnswer"]
+
+
+class LateAnswer(Awaitable[Message]):
+    """Given once, and received once: by `when_given`, or by awaiting it."""
+
+    __slots__ = ("_given", "_receive", "_turn")
+
+    def __init__(self) -> None:
+        self._given: Message | KafkaError | None = None
+        self._receive: Callable[[Message | KafkaError], None] | None = None
+        self._turn: Callable[[Message | KafkaError], Message] | None = None
+
+    def turned(self, turn: Callable[[Message | KafkaError], Message]) -> LateAnswer:
+        """Have the receiver get what ``turn`` makes of the answer, or of the error."""
+        self._turn = turn
+        return self
+
+    def give(self, answer: Message | KafkaError) -> None:
+        """The answer is available, or can't be; its receiver is called at once. Only the first
+        counts.
+        """
+        if self._given is not None:
+            return
+        if self._turn is not None:
+            answer = self._turn(answer)
+        self._given = answer
+        receive, self._receive, self._turn = self._receive, None, None
+        if receive is not None:
+            receive(answer)
+
+    def when_given(self, receive: Callable[[Message | KafkaError], None]) -> None:
+        """Call ``receive`` with the answer: now if it was given, else later."""
+        if self._given is None:
+            self._receive = receive
+        else:
+            receive(self._given)
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.when_given(partial(_settle, future))
+        return (yield from future)
+
+
+def _settle(future: asyncio.Future[Message], answer: Message | KafkaError) -> None:
+    if future.done():  # whatever awaited it was cancelled
+        return
+    if isinstance(answer, KafkaError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
