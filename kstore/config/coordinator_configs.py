@@ -198,14 +198,14 @@ _TRANSACTIONS = (
     ),
     ConfigDef(
         "transaction.state.log.replication.factor", _SHORT, 1,
-        "The replication factor of __transaction_state; 1 here (3 in Kafka), because most setups "
-        "begin with one broker.",
+        "The replication factor of __transaction_state. If not set: 1 on a broker that runs "
+        "alone; in a cluster 3, or the number of brokers if there are fewer.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
         "transaction.state.log.min.isr", _INT, 1,
-        "The number of in-sync replicas that a write to __transaction_state needs; 1 here (2 in "
-        "Kafka), because most setups begin with one broker.",
+        "The number of in-sync replicas that a write to __transaction_state needs. If not set: 1 "
+        "on a broker that runs alone; in a cluster 2, or 1 if there are fewer than three replicas.",
         _HIGH, at_least(1),
     ),
     ConfigDef(
@@ -251,8 +251,8 @@ _SHARE_STATE = (
     ),
     ConfigDef(
         "share.coordinator.state.topic.min.isr", _SHORT, 1,
-        "The number of in-sync replicas that a write to __share_group_state needs; 1 here (2 in "
-        "Kafka), because most setups begin with one broker.",
+        "The number of in-sync replicas that a write to __share_group_state needs. If not set: 1 "
+        "on a broker that runs alone; in a cluster 2, or 1 if there are fewer than three replicas.",
         _HIGH, at_least(1),
     ),
     ConfigDef(

@@ -66,32 +66,32 @@ COMMON_CONFIGS = (
     ),
     ConfigDef(
         "retry.backoff.ms", _LONG, 100,
-        "The backoff before a failed request is retried; it doubles with each failure.",
+        "The backoff before a failed request is retried. It doubles with each failure.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "retry.backoff.max.ms", _LONG, 1_000,
-        "The longest backoff between retries.",
+        "The maximum backoff between retries.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "reconnect.backoff.ms", _LONG, 50,
-        "The backoff before connecting to the same address again; it doubles with each failure.",
+        "The backoff before connecting to the same address again. It doubles with each failure.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "reconnect.backoff.max.ms", _LONG, 1_000,
-        "The longest backoff between attempts to connect.",
+        "The maximum backoff between attempts to connect.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "socket.connection.setup.timeout.ms", _LONG, 10_000,
-        "How long an attempt to connect may take; it doubles with each failure.",
+        "The timeout of an attempt to connect. It doubles with each failure.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "socket.connection.setup.timeout.max.ms", _LONG, 30_000,
-        "The longest that an attempt to connect may take.",
+        "The maximum timeout of an attempt to connect.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
@@ -116,17 +116,17 @@ COMMON_CONFIGS = (
 IDLE = "A connection that has been idle for this long is closed; negative: never."
 API_TIMEOUT = ConfigDef(
     "default.api.timeout.ms", _INT, 60_000,
-    "The time limit of calls that are given none.",
+    "The timeout of calls without their own.",
     _MEDIUM, at_least(0),
 )  # fmt: skip
 RETRIES = ConfigDef(
     "retries", _INT, MAX_INT,
-    "How often a failed request is retried; the time limits apply as well.",
+    "How often a failed request is retried. The timeouts apply as well.",
     _HIGH, between(0, MAX_INT),
 )  # fmt: skip
 INTERCEPTORS = ConfigDef(
     "interceptor.classes", _LIST, (),
-    "Objects that see records as they pass, in this order.",
+    "Interceptors, in the order in which they see records.",
 )  # fmt: skip
 
 

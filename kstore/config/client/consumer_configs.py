@@ -67,7 +67,7 @@ CONSUMER_CONFIGS = (
     ),
     ConfigDef(
         "max.poll.records", _INT, 500,
-        "The most records that one poll returns.",
+        "The maximum number of records that one poll returns.",
         _MEDIUM, at_least(1),
     ),
     ConfigDef(
@@ -90,23 +90,25 @@ CONSUMER_CONFIGS = (
         _MEDIUM, one_of("read_committed", "read_uncommitted"),
     ),
     ConfigDef(
-        "fetch.min.bytes", _INT, 1, "The fewest bytes that a broker waits for before it responds.",
+        "fetch.min.bytes", _INT, 1, "The minimum number of bytes that a broker waits for before "
+                                    "it responds.",
         _HIGH, at_least(0),
     ),
     ConfigDef(
         "fetch.max.wait.ms", _INT, 500,
-        "The longest that a broker waits for them.",
+        "The maximum time that a broker waits for fetch.min.bytes.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "fetch.max.bytes", _INT, 52_428_800,
-        "The most bytes in a response; a first batch that is larger is returned all the same.",
+        "The maximum number of bytes in a response. A first batch that is larger is still "
+        "returned.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "max.partition.fetch.bytes", _INT, 1_048_576,
-        "The most bytes of one partition in a response; a first batch that is larger is returned "
-        "all the same.",
+        "The maximum number of bytes of one partition in a response. A first batch that is larger "
+        "is still returned.",
         _HIGH, at_least(0),
     ),
     ConfigDef(
@@ -121,7 +123,8 @@ CONSUMER_CONFIGS = (
     ),
     ConfigDef(
         "allow.auto.create.topics", _BOOLEAN, True,
-        "Whether brokers may create topics that are subscribed to, if their settings allow it.",
+        "Whether subscribing to a topic that does not exist creates it, if the brokers' settings "
+        "allow that.",
         _MEDIUM,
     ),
     ConfigDef(

@@ -23,19 +23,19 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 PRODUCER_CONFIGS = (
     ConfigDef(
         "acks", _STRING, "all",
-        "Who must have a record before it counts as delivered: all (-1) in-sync replicas, the "
-        "leader (1), or no one (0).",
+        "Which replicas must have a record before it counts as delivered: all in-sync replicas "
+        "(all or -1), the leader (1), or none (0).",
         _LOW, one_of("all", "-1", "0", "1"),
     ),
     ConfigDef(
         "enable.idempotence", _BOOLEAN, True,
         "Whether each record is written exactly once and in order despite retries. Needs "
-        "acks=all; with other acks it is off unless it is set explicitly.",
+        "acks=all. With other acks it is off unless it is set explicitly.",
         _LOW,
     ),
     ConfigDef(
         "transactional.id", _STRING, None,
-        "The id that a transactional producer keeps across restarts; transactions need it.",
+        "The id that a transactional producer keeps across restarts. Transactions need it.",
         _LOW, non_empty(),
     ),
     ConfigDef(
@@ -44,42 +44,42 @@ PRODUCER_CONFIGS = (
     ),
     ConfigDef(
         "batch.size", _INT, 131_072,
-        "The size of a batch, in bytes before compression. Kafka's default is 16,384, because "
-        "its producer allocates a batch's memory at once; here memory grows with the records, "
-        "and larger batches cost clients and brokers less per record.",
+        "The size of a batch, in bytes before compression. Kafka's default is 16,384, because its "
+        "producer allocates a batch's memory at once. kstore's memory grows with the records, and "
+        "larger batches cost clients and brokers less per record.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "linger.ms", _LONG, 5,
-        "How long a batch waits for more records. If not set, a batch that someone waits for "
-        "(result, await) is sent at once.",
+        "How long a batch waits for more records. If it is not set, a batch that a caller waits "
+        "for (result, await) is sent at once.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "buffer.memory", _LONG, 33_554_432,
-        "The most bytes of records that may wait to be sent; after that, send blocks.",
+        "The maximum number of bytes of records that wait to be sent. At the limit, send blocks.",
         _HIGH, at_least(0),
     ),
     ConfigDef(
         "max.block.ms", _LONG, 60_000,
-        "How long send may wait for metadata and for buffer.memory, and how long transaction "
-        "calls may wait for a response.",
+        "How long send waits for metadata and for buffer.memory, and how long transaction calls "
+        "wait for a response.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "max.request.size", _INT, 1_048_576,
-        "The largest request in bytes, and so the largest record.",
+        "The maximum size of a request in bytes, and so of a record.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "delivery.timeout.ms", _INT, 120_000,
-        "The time after send by which a record is delivered or has failed; not less than "
-        "linger.ms plus request.timeout.ms.",
+        "The time after send by which a record is delivered or has failed. It must not be less "
+        "than linger.ms plus request.timeout.ms.",
         _MEDIUM, at_least(0),
     ),
     ConfigDef(
         "max.in.flight.requests.per.connection", _INT, 5,
-        "The most requests to one broker that may be in flight; at most 5 with idempotence.",
+        "The maximum number of requests in flight to one broker. With idempotence, at most 5.",
         _LOW, at_least(1),
     ),
     ConfigDef(
@@ -115,12 +115,13 @@ PRODUCER_CONFIGS = (
     ),
     ConfigDef(
         "partitioner.availability.timeout.ms", _LONG, 0,
-        "Records without keys avoid a broker that has accepted nothing for this long; 0: never.",
+        "No effect here: records without a key avoid partitions without a leader and partitions "
+        "with waiting batches.",
         _LOW, at_least(0),
     ),
     ConfigDef(
         "metadata.max.idle.ms", _LONG, 300_000,
-        "A topic that nothing was sent to for this long is forgotten until it is used again.",
+        "No effect here: the producer keeps the metadata of topics that it has used.",
         _LOW, at_least(5_000),
     ),
     ConfigDef("connections.max.idle.ms", _LONG, 540_000, IDLE, _MEDIUM),
@@ -136,7 +137,8 @@ PRODUCER_CONFIGS = (
     ),
     ConfigDef(
         "kstore.auto.create.topics", _BOOLEAN, True,
-        "Whether brokers may create topics that are written to, if their settings allow it.",
+        "Whether writing to a topic that does not exist creates it, if the brokers' settings "
+        "allow that.",
     ),
     RETRIES,
     INTERCEPTORS,

@@ -59,11 +59,11 @@ _LOGIN = (
     ),
     ConfigDef(
         "sasl.login.connect.timeout.ms", _INT, None,
-        "How long connecting to the token endpoint may take; by default 10 s.",
+        "The timeout of connecting to the token endpoint. By default 10 s.",
     ),
     ConfigDef(
         "sasl.login.read.timeout.ms", _INT, None,
-        "How long the token endpoint may take to respond; by default 10 s.",
+        "The timeout of a response from the token endpoint. By default 10 s.",
     ),
     ConfigDef(
         "sasl.login.refresh.window.factor", _DOUBLE, 0.8,
@@ -92,8 +92,8 @@ _LOGIN = (
     ),
     ConfigDef(
         "sasl.login.retry.backoff.max.ms", _LONG, 10_000,
-        "The longest backoff between attempts at the token endpoint; all attempts together take "
-        "at most as long.",
+        "The maximum backoff between attempts to get a token, and the maximum time of all "
+        "attempts together.",
         _LOW, at_least(0),
     ),
 )  # fmt: skip
