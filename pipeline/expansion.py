@@ -20,7 +20,7 @@ __all__ = ["Expansion"]
 
 TELL_EVERY_S = 60
 _STUCK = (
-    "not read yet, because no broker could say which records must be read before them. Check that"
+    "not read yet, because no broker reported which records must be read before them. Check that"
     " the brokers and their coordination store answer. Option kstore.orderedExpansion=false reads"
     " them at once, without the order of their keys"
 )

@@ -110,7 +110,7 @@ class TopicClient:
                     )
             return found
 
-        found = self._ask(f"which partitions there are of {selection}", ask)
+        found = self._ask(f"the partitions of {selection}", ask)
         if not selection.partitions:
             return found
         for tp in selection.partitions:
@@ -146,7 +146,7 @@ class TopicClient:
                 cluster, timestamps, isolation_level=isolation, timeout_ms=patience
             )
 
-        return self._ask("where partitions begin and end", ask)
+        return self._ask("the start and end of partitions", ask)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         """The ends of leader epochs in the current logs; without those that no broker knows."""
@@ -161,7 +161,7 @@ class TopicClient:
                 if isinstance(end, EpochEnd) and end.end_offset >= 0
             }
 
-        return self._ask("where leader epochs end", ask)
+        return self._ask("the ends of leader epochs", ask)
 
     def priors(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
         """For each partition the list of its PriorEpochs (KIP-253), empty for those as old as their
@@ -197,7 +197,7 @@ class TopicClient:
                 if row.error_code == ErrorCode.NONE
             }
 
-        return self._ask("what was there before an expansion", ask)
+        return self._ask("the partitions before an expansion", ask)
 
     def resolve(
         self, limit: OffsetLimit, partitions: Collection[TopicPartition], *, is_start: bool
@@ -305,7 +305,7 @@ class TopicClient:
     def _problem(self, what: str, error: KafkaError) -> PipelineError:
         """The error for the user."""
         return PipelineError(
-            f"the brokers at {self._options.servers} could not be asked {what}: "
+            f"the brokers at {self._options.servers} did not report {what}: "
             + str(error).removesuffix("."),
             remedy=remedy_for(
                 error,

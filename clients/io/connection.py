@@ -320,7 +320,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 f"{self.address} answers with {other}, not with Kafka's protocol: {HINTS[other]}"
             )
         hint = "" if self.versions.offers(API_VERSIONS) else (
-            "; is that the port of a Kafka listener, and security.protocol what it speaks?"
+            "; check that this is the port of a Kafka listener, and its security.protocol"
         )  # fmt: skip
         return NetworkError(
             f"{self.address} sent a response that can't be read ({begin!r}): {error}{hint}"

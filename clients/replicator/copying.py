@@ -396,7 +396,7 @@ class Copier:
                 f"{tp}: the target has offsets up to {at}, the source ends at {end}: the target is "
                 "not a copy of this source, or the source has lost records; nothing was changed"
             )
-        raise OffsetOutOfRangeError(f"{tp}: offset {at} is behind the source's end {end}")
+        raise OffsetOutOfRangeError(f"{tp}: offset {at} is after the source's end {end}")
 
     def _lost(self, copy: PartitionCopy, start: int) -> None:
         """The source's log start offset has passed the offset to fetch."""

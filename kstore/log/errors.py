@@ -260,7 +260,7 @@ _SENTENCES: dict[int, tuple[type[LogError], str]] = {
     ),
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
         ProducerStateError,
-        "the transaction marker comes from a deposed coordinator",
+        "the transaction marker comes from a coordinator that was replaced",
     ),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: (
         LogError,

@@ -39,7 +39,7 @@ __all__ = ["queue_states", "take_snapshot"]
 
 FICLONE = 0x40049409  # Linux's request for a copy that shares its blocks
 TRIES = 20
-# In the state of a queue, whose lock and leases are of this run of the machine (_fast/queue).
+# In the state of a queue. Its lock and leases are valid until the machine restarts.
 QUEUE_BOOT_ID = slice(32, 48)
 
 
@@ -91,7 +91,7 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
 
 
 def _make_parents(folder: str) -> None:
-    """Make a folder and those above it, each name durable."""
+    """Create a folder and its missing parents, each with a durable name."""
     if os.path.isdir(folder):
         return
     above = os.path.dirname(folder)
@@ -101,7 +101,7 @@ def _make_parents(folder: str) -> None:
 
 
 def _make_unfinished(target: str) -> str:
-    """A folder beside the target, with a name of its own."""
+    """An empty folder beside the target, with its own name."""
     made = f"{target}.unfinished.{uuid.uuid4().hex[:8]}"
     try:
         os.mkdir(made, PRIVATE_FOLDER)
@@ -167,7 +167,9 @@ def _share_logs(rows: Sequence[SnapshotLog], directory: str, target: str) -> lis
 
 
 def _capture(rows: Sequence[SnapshotLog]) -> list[_Part]:
-    """All at one moment: with the locks of all, in the order in which a transaction takes them."""
+    """All at one moment: with the locks of all logs, in the order in which a transaction takes
+    them.
+    """
     with ExitStack() as locks:
         for log in rows:
             log.refresh()

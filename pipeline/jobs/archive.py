@@ -202,8 +202,8 @@ def _write_here(path: str, reading: Scan, ranges: Sequence[Range], run: str) -> 
     written = stored_records(path, run)
     if written != sum(records for records, _, _ in sums.values()):
         raise JobError(
-            f"the files of run {run} hold {written} records, not those that were read; the run was "
-            "not taken into the archive. This is a defect of kstore: please report it"
+            f"the files of run {run} hold {written} records, not those that were read; the run "
+            "does not count. This is a defect of kstore: please report it"
         )
     return sums
 
@@ -280,5 +280,5 @@ def _check_complete(found: Slice) -> None:
         raise JobError(
             f"topic {found.topic}, partition {found.partition}: offsets {found.start} to "
             f"{found.end - 1} gave {found.records} records and {found.missing} offsets without one;"
-            " the run was not taken into the archive. This is a defect of kstore: please report it"
+            " the run does not count. This is a defect of kstore: please report it"
         )

@@ -43,8 +43,8 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise JobError(
-            f"the archive {path} can't be written: {error.strerror or error}{where}. Start the job "
-            "again when that is no longer so: it continues where the archive ends"
+            f"the archive {path} can't be written: {error.strerror or error}{where}. Solve "
+            "this and start the job again: it continues where the archive ends"
         ) from error
 
 

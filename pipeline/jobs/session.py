@@ -131,7 +131,7 @@ def require_arrow() -> None:
 
 def require_spark(otherwise: str | None = None) -> None:
     """Raise JobError if Spark or Java is not installed. ``otherwise``: what does not need it."""
-    otherwise = otherwise or "`kstore replicate` and `kstore verify-order` do without it"
+    otherwise = otherwise or "`kstore replicate` and `kstore verify-order` do not need it"
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise JobError(

@@ -41,7 +41,7 @@ class SinkSettings:
         for name in _REFUSED:
             if name in clients:
                 raise PipelineError(
-                    f"option kafka.{name} does not go with a sink", remedy="Omit it"
+                    f"option kafka.{name} is not allowed for a sink", remedy="Omit it"
                 )
         topic = text(options, "topic")
         check_schema(schema, topic)

@@ -184,7 +184,7 @@ def test_missing_topics_and_partitions_are_named(broker: Broker, make_topic: Mak
 
 def test_an_unreachable_broker_is_named_soon() -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "a"} | QUICK
-    message = r"brokers at 127\.0\.0\.1:1 could not be asked .*Check kafka\.bootstrap\.servers"
+    message = r"brokers at 127\.0\.0\.1:1 did not report .*Check kafka\.bootstrap\.servers"
     with pytest.raises(PipelineError, match=message):
         BatchReader(SCHEMA, given).partitions()
 

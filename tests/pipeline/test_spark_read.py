@@ -196,7 +196,7 @@ def test_what_is_wrong_is_told_in_the_driver(
     assert said_first(read(spark, broker, "kstore", subscribe="no-such-topic").collect) == (
         "PYTHON_DATA_SOURCE_ERROR", missing(broker)
     )  # fmt: skip
-    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 could not be asked"):
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 did not report"):
         read(
             spark, broker, "kstore",
             **{"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1"} | quick,

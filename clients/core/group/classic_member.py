@@ -267,7 +267,7 @@ class ClassicMember:
         if claim.generation != self.generation or self._waiting_for is not None:
             return []
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._ask_to_rejoin("a commit met a rebalance")
+            self._ask_to_rejoin("a commit got REBALANCE_IN_PROGRESS")
         elif code in REJOIN:
             self._reset(f"a commit got error {code}", code)
         elif code == ErrorCode.FENCED_INSTANCE_ID:
@@ -367,7 +367,7 @@ class ClassicMember:
         if code in COORDINATOR_LOADING:
             self._try_again(now_ms)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._reason = f"{what} met a rebalance"
+            self._reason = f"{what} got REBALANCE_IN_PROGRESS"
             self.state = ClassicState.READY
             self._retry_ms = now_ms
         elif code in REJOIN:
@@ -438,12 +438,12 @@ class ClassicMember:
         self.state = ClassicState.STABLE
         self._prepared = False
         if any(tp.topic not in self._topics for tp in assigned):
-            self._ask_to_rejoin("the assignment is not of what is subscribed to")
+            self._ask_to_rejoin("the assignment has topics that are not subscribed to")
             return []
         self._assignors[self._protocol or ""].on_assignment(assigned, self.generation)
         revoked = self.owned - assigned
         if revoked:
-            self._ask_to_rejoin("partitions were given up for others")
+            self._ask_to_rejoin("partitions were revoked for other members")
         change = HandOver(revoked=revoked, added=assigned - self.owned, commit=bool(revoked))
         return [self._hand_over(change)]
 

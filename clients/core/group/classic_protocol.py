@@ -86,7 +86,7 @@ def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 def _version(data: bytes) -> int:
     if len(data) < 2:
-        raise ProtocolError(f"{len(data)} bytes are no consumer protocol message: 2 for a version")
+        raise ProtocolError(f"{len(data)} bytes are too few for a consumer protocol message")
     version = int(struct.unpack_from(">h", data)[0])
     if version < 0:
         raise ProtocolError(f"consumer protocol version {version} is negative")

@@ -52,7 +52,7 @@ def forget_durable(log: LocalLog, base_offset: int, end_offset: int) -> None:
 
 
 def _show_durable(log: LocalLog) -> None:
-    """With flush="always", notify those who wait for durable records."""
+    """With flush="always", notify the waiters for durable records."""
     if not log.core.shows_durable:
         return
     log.wake()
@@ -165,7 +165,7 @@ def publish(log: LocalLog, end_offset: int) -> None:
     except FileNotFoundError:
         return  # created by `begin`
     except OSError as error:
-        raise errors.storage_error(error, f"telling readers of {log.topic_partition}") from error
+        raise errors.storage_error(error, f"reporting the end of {log.topic_partition}") from error
 
 
 def _content(log: LocalLog, end_offset: int) -> bytes:

@@ -91,7 +91,7 @@ class DiskState:
         self.flushed_at = 0.0
         """When flush.ms was last applied, on the monotonic clock."""
         self.group = SyncGroup()
-        """Those who wait for the same fdatasync."""
+        """The waiters for the same fdatasync."""
 
 
 class Unsaved:

@@ -1,5 +1,6 @@
-"""Which batches of transactions the cleaner may drop: aborted data at once, a marker when its
-transaction has no batch left before it. Walks the log's batches in order; reads and writes nothing.
+"""Decides which batches of transactions the cleaner may remove: the data of an aborted transaction
+at once, a marker when no batch of its transaction is left before it. It goes through the log's
+batches in order, and reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ ABORT, COMMIT, DATA = 0, 1, -2
 
 @dataclass
 class _Aborted:
-    """A transaction that will turn out aborted, and whether a batch of it was met on this walk."""
+    """An aborted transaction, and whether one of its batches was seen on this pass."""
 
     first_offset: int
     met_a_batch: bool = False
 
 
 class CleanedTransactions:
-    """The state of one walk. ``add`` the aborted transactions before their batches come."""
+    """The state of one pass. ``add`` the aborted transactions before their batches."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]] = ()) -> None:
         self._coming: list[tuple[int, int]] = []
@@ -31,7 +32,7 @@ class CleanedTransactions:
         self.add(aborted)
 
     def add(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """Make aborted transactions known, as (producer id, first offset)."""
+        """Add aborted transactions, as (producer id, first offset)."""
         for producer_id, first_offset in aborted:
             if (first_offset, producer_id) not in self._seen:
                 self._seen.add((first_offset, producer_id))
@@ -39,10 +40,11 @@ class CleanedTransactions:
         self._coming.sort()
 
     def may_discard(self, producer_id: int, last_offset: int, control_type: int) -> bool:
-        """Whether the batch with this last offset holds nothing that a reader may see.
+        """Whether the batch with this last offset has nothing that a reader may see.
 
-        Called for every transactional and every control batch, in order. ``control_type`` is 0 for
-        an abort marker, 1 for a commit marker, -1 for one whose record is gone, -2 for data.
+        Called for every transactional batch and every control batch, in order. ``control_type`` is
+        0 for an abort marker, 1 for a commit marker, -1 for a marker whose record was removed, -2
+        for data.
         """
         self._begin_up_to(last_offset)
         if control_type == DATA:
@@ -59,7 +61,7 @@ class CleanedTransactions:
             had_batches = producer_id in self._committed
             self._committed.discard(producer_id)
             return not had_batches
-        # An empty marker was cleaned before; markers of other kinds stay.
+        # An empty marker was cleaned before. Markers of other kinds stay.
         return control_type == -1
 
     def _begin_up_to(self, offset: int) -> None:

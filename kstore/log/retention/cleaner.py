@@ -1,10 +1,10 @@
-"""Log compaction, by the rules of Kafka's log cleaner: of each key the last record stays.
+"""Compacts a log by the rules of Kafka's log cleaner: only the last record of each key remains.
 
 One cleaning reads the dirty part (from the checkpoint up to what may be cleaned) into a map from
-key to last offset, then writes every segment below the map's end again without what was overtaken,
-several small ones into one. Offsets never change, batches keep their bounds, and the active segment
-is never touched. The work on batches is in ``kstore._fast.log``; which log to clean when
-is ``LogCleaner``'s.
+key to last offset. Then it writes every segment below the map's end again, without the records that
+have newer ones of the same key, and combines small segments. Offsets never change, batches keep
+their bounds, and the active segment does not change. ``kstore._fast.log`` processes the batches.
+``LogCleaner`` decides when to clean which log.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class CleaningReport:
 
 
 def measure(log: LocalLog, now_ms: int, checkpoint: int | None) -> Dirt:
-    """How much of a log is dirty, given up to where it was cleaned (None: never)."""
+    """How much of a log is dirty. ``checkpoint`` is the offset below which it is clean (None: it
+    was never cleaned).
+    """
     core = log.core
     first_dirty = core.log_start_offset if checkpoint is None else checkpoint
     if not core.log_start_offset <= first_dirty <= core.log_end_offset:
@@ -115,11 +117,12 @@ def clean(
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> CleaningReport:
-    """Clean what ``dirt`` says. Readers and appenders continue meanwhile.
+    """Clean the part that ``dirt`` describes.
 
-    Raises ValueError for a log whose cleanup policy does not include compact, CorruptLogError if a
-    batch is damaged (then nothing is changed), LogStorageError if the disk fails (the log is
-    unchanged or partly cleaned, and usable), and LogClosedError if the log is closed meanwhile.
+    Readers and writers continue in the meantime. Raises ValueError for a log whose cleanup policy
+    does not include compact, CorruptLogError if a batch is damaged (then nothing is changed),
+    LogStorageError if the disk fails (the log is unchanged or partly cleaned, and usable), and
+    LogClosedError if the log is closed in the meantime.
     """
     if not log.config.compacts:
         raise ValueError(
@@ -146,7 +149,7 @@ def clean(
 
 @dataclass(slots=True)
 class _Piece:
-    """Bytes of a segment, and how many of them were whole batches."""
+    """The bytes of a segment, and how many of them are whole batches."""
 
     data: bytes
     used: int = 0
@@ -167,18 +170,18 @@ class _Cleaning:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log was truncated since: records in the map may no longer exist."""
+        """Whether the log was truncated since then: records in the map may no longer exist."""
         return self._generation != self.log.unsaved.generation
 
     def run(self, dirt: Dirt) -> CleaningReport:
-        """Fill the map, then clean group by group."""
+        """Fill the map, then clean one group after the other."""
         self._fill_map(dirt)
         end = self.offsets.latest_offset + 1
         segments = [s for s in self.log.core.segments[:-1] if s.base_offset < end]
         writer = self._batch_cleaner(end)
         before = sum(segment.size_bytes for segment in segments)
         after, made = 0, 0
-        # The transactions are followed through all groups: one may span several.
+        # Transactions are followed through all groups, because one may be in several.
         for group in self._groups(segments):
             if self.is_cancelled() or self.is_void:
                 end = group[0].base_offset
@@ -202,7 +205,7 @@ class _Cleaning:
         )
 
     def _pieces(self, segment: LogSegment) -> Iterator[_Piece]:
-        """A segment's bytes; the caller sets how many of each piece were whole batches."""
+        """The bytes of a segment. The caller sets how much of each piece is whole batches."""
         file = segment.handle_or_open()
         position, wanted = 0, _READ_BYTES
         expected, limit = segment.base_offset, segment.next_offset
@@ -266,7 +269,7 @@ class _Cleaning:
         )
 
     def _groups(self, segments: list[LogSegment]) -> Iterator[list[LogSegment]]:
-        """Neighbours that fit into one segment together, by their present sizes."""
+        """Neighbouring segments that together fit into one segment, by their current sizes."""
         group: list[LogSegment] = []
         size = 0
         for segment in segments:

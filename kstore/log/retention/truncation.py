@@ -132,8 +132,8 @@ def cut_at_hole(log: LocalLog) -> None:
         from logging import getLogger
 
         getLogger("kstore.log").warning(
-            "%s: records from offset %d on were not on the disk when the machine stopped: what is "
-            "behind them, up to %d, is cut off and fetched again",
+            "%s: records from offset %d on were not on the disk when the machine stopped: "
+            "everything after them, up to %d, is cut off and fetched again",
             log.topic_partition, hole, end,
         )  # fmt: skip
     log.wake()

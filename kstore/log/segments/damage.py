@@ -328,7 +328,7 @@ def _explain_order(
     """(kind, reason) for a batch that does not fit between its neighbours."""
     if row.base_offset == least > most:
         last = row.base_offset + row.span - 1
-        return "NOT_MONOTONIC", f"offsets {least} to {last}, but {most + row.span} is behind them"
+        return "NOT_MONOTONIC", f"offsets {least} to {last}, but {most + row.span} follows"
     if not least <= row.base_offset <= most or row.base_offset < 0:
         expected = f"{least}" if most <= least else f"{least} to {most}"
         return "NOT_MONOTONIC", (

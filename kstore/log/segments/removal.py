@@ -1,6 +1,6 @@
-"""Removes the files of a deleted log step by step. Freeing much space at once takes long, and
-blocks the file system's journal, and with it other writers, for that time. A file that a snapshot
-shares is kept there.
+"""Removes the files of a deleted log step by step. Freeing much space at once takes long. During
+that time it blocks the file system's journal, and so other writers. A file that a snapshot shares
+stays in the snapshot.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["remove_step"]
 
 STEP_BYTES = 64 << 20
-"""How much is freed at once."""
+"""The number of bytes that are freed at once."""
 
 
 def remove_step(fs: FileSystem, folder: str) -> bool:
-    """Free so much of a folder's files, or the rest and the folder; whether some are left."""
+    """Free that many bytes of a folder's files, or the rest with the folder. Returns True if some
+    are left.
+    """
     most = STEP_BYTES
     for name in fs.listdir(folder):
         path = os.path.join(folder, name)

@@ -1,5 +1,5 @@
 """The names of segment files: how files are named, which ones a folder has, and how to open and
-remove one. The content of segments is read elsewhere.
+remove one. Other modules read the content of segments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REMOVED = "-delete"  # the ending of a partition's directory that is being dele
 
 
 class SegmentOpener:
-    """Opens segment files by way of the environment's file system."""
+    """Opens segment files through the environment's file system."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SegmentOpener:
         self.shared = shared
 
     def __call__(self, path: str, *, create: bool = False) -> SegmentFile:
-        """Open a file that is there, or make it."""
+        """Open a file; create it if it does not exist."""
         writable = self.writable or create
         file = self.fs.open_segment(SegmentFile, path, writable=writable, create=create)
         file.zeros_ahead = self.zeros_ahead
@@ -71,7 +71,7 @@ class SegmentOpener:
         return file
 
     def create(self, path: str) -> SegmentFile:
-        """Open a file, made if it is not there; one that is there is emptied."""
+        """Open a file and empty it; create it if it does not exist."""
         file = self.fs.open_segment(SegmentFile, path, writable=True, create=True)
         if file.size_bytes:
             file.truncate(0)
@@ -95,7 +95,9 @@ def segment_bases(names: list[str]) -> list[int]:
 
 
 def new_segment(opener: SegmentOpener, directory: str, base_offset: int, env: Env) -> LogSegment:
-    """Make an empty segment; OSError when its file can't be made, or is there with data in it."""
+    """Create an empty segment. Raises OSError if the file cannot be created, or exists and has
+    data.
+    """
     path = segment_path(directory, base_offset)
     file = opener(path, create=True)
     if file.size_bytes:
@@ -105,9 +107,10 @@ def new_segment(opener: SegmentOpener, directory: str, base_offset: int, env: En
 
 
 def only_zeros(read: Callable[[int, int], bytes], position: int, end: int) -> bool:
-    """Whether [position, end) of a file is space that its writer has taken ahead of its data.
+    """Whether the bytes [position, end) of a file are space that its writer has reserved ahead of
+    the data.
 
-    ``read(size, position)`` gives the file's bytes.
+    ``read(size, position)`` returns the file's bytes.
     """
     while position < end:
         piece = read(min(_BYTES_AT_ONCE, end - position), position)
@@ -118,7 +121,9 @@ def only_zeros(read: Callable[[int, int], bytes], position: int, end: int) -> bo
 
 
 def directory_name(partition: TopicPartition) -> str:
-    """Kafka's name for a partition's directory. ValueError for a topic name that Kafka refuses."""
+    """Kafka's name for a partition's directory. Raises ValueError for a topic name that Kafka
+    refuses.
+    """
     topic = partition.topic
     check_name("the topic", topic)
     legal = all(c.isascii() and (c.isalnum() or c in "._-") for c in topic)
@@ -132,7 +137,7 @@ def directory_name(partition: TopicPartition) -> str:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose directory has this name, or None if it is another's."""
+    """The partition whose directory has this name; None if the name is not a partition's."""
     topic, dash, index = name.rpartition("-")
     if not dash or not topic or not index.isdigit() or name.endswith(_REMOVED):
         return None
@@ -140,7 +145,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
-    """The topic id in Kafka's partition.metadata, None where there is none that can be read."""
+    """The topic id in Kafka's partition.metadata; None if there is none that can be read."""
     try:
         text = fs.read_file(os.path.join(directory, METADATA_NAME)).decode("ascii")
         fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)

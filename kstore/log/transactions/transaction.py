@@ -205,7 +205,7 @@ class Transaction:
             journal.write(parts, durable=self._always)
         except BaseException:
             if not journal.take_back(durable=self._always):
-                # Whoever opens the logs next finds what is decided.
+                # The next process that opens the logs finds what is decided.
                 _stop([log for log, _data in made])
             raise
 

@@ -26,19 +26,19 @@ __all__ = [
 ]
 
 BAD = {
-    "missing": "records of the left that the right lacks",
-    "extra": "records of the right that the left lacks",
-    "different": "offsets that hold another record on the right than on the left",
-    "doubled": "offsets that hold more than one record on one side",
-    "behind": "records that the left has behind the right's end",
+    "missing": "records that are only on the left",
+    "extra": "records that are only on the right",
+    "different": "offsets with different records on the two sides",
+    "doubled": "offsets with more than one record on one side",
+    "behind": "records of the left after the end of the right",
     "corrupt": "batches whose checksum or format is wrong",
-    "order": "offsets that do not rise",
-    "epoch": "leader epochs that fall, or differ for the same offsets of one cluster",
-    "damaged": "blocks of the archive that are not what was archived",
+    "order": "offsets that do not increase",
+    "epoch": "leader epochs that decrease, or differ for the same offsets of one cluster",
+    "damaged": "blocks of the archive that differ from what was archived",
     "gap": "offsets between two runs that were never archived",
     "recreated": "topics that were deleted and created again",
-    "absent": "topics or partitions that one side lacks",
-    "key order": "records of a key that come in another order, again, or not at all",
+    "absent": "topics or partitions that only one side has",
+    "key order": "records of a key that are out of order, duplicated or missing",
 }
 """Kinds of findings, each of which fails a verification, with their meaning."""
 

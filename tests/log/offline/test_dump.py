@@ -153,7 +153,7 @@ def test_offsets_and_epochs_have_to_rise_across_segments(tmp_path: Path) -> None
     segment(tmp_path / "t-1", 2, batch(2, b"c", epoch=4), batch(3, b"d", epoch=5))
     found = [problem for report in verify(tmp_path).partitions for problem in report.problems]
     assert [(Path(p.segment).stem[-1], p.kind, p.detail) for p in found] == [
-        ("0", "NOT_MONOTONIC", "offsets 0 to 1, but 1 is behind them"),
+        ("0", "NOT_MONOTONIC", "offsets 0 to 1, but 1 follows"),
         ("2", "EPOCH_NOT_MONOTONIC", "leader epoch 4 in bytes 12 to 15, expected 5"),
     ]
 

@@ -109,7 +109,7 @@ def test_settings_of_clients_are_passed_through(
         ("1 as value", {"topic": "t"}, "column value is int; it must be string or binary"),
         ("'v' as value", {"topic": "t", "kafka.acks": "1"}, "exactly once needs all"),
         ("'v' as value", {"topic": "t", "kafka.lingerms": "1"}, "did you mean linger.ms"),
-        ("'v' as value", {"topic": "t", "kafka.transactional.id": "x"}, "does not go with a sink"),
+        ("'v' as value", {"topic": "t", "kafka.transactional.id": "x"}, "not allowed for a sink"),
         ("'v' as value", {"topic": "t", "kstore.delivery": "twice"}, "exactly-once or at-least"),
         ("'v' as value", {"topic": "t", "kstore.writeId": "x"}, "Set both or neither"),
         ("'v' as value, -1 as partition", {"topic": "t"}, "partition is -1"),
