@@ -93,8 +93,8 @@ prepare-test:
 
 # --- Run and test.
 
-# Twice as many as cores: tests of real processes wait for them much of the time.
-WORKERS ?= $(shell expr $$(nproc) '*' 2)
+# More than cores: tests of real processes wait for them much of the time.
+WORKERS ?= $(shell expr $$(nproc) '*' 5 / 2)
 BY_FILE = --dist loadfile --no-loadscope-reorder
 PARALLEL = -n $(WORKERS) $(BY_FILE)
 # The quick ones wait most of the time.

@@ -9,6 +9,7 @@ requested (`file::test`, `--lf`), or without workers, pytest collects as usual.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Generator
 from functools import cache
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).resolve().parent.parent
+ON_SPARK = re.compile(r"\b(spark: SparkSession|lake: Lake)\b")
+"""In a file whose tests use the session's Spark."""
 ASKED = "kstore_whole_files"
 """The key in a worker's input that says so."""
 READ_ALL_SOURCES = {"tests/test_tidy.py", "tests/test_rooms.py"}
@@ -35,7 +38,7 @@ def rank(file: Path) -> int:
     """0: tests on the session's Spark, 1: slow tests of JVMs, 2: slow ones or JVMs, 3: others."""
     text = file.read_text(encoding="utf-8")
     is_slow, is_java = (f"mark.{name}" in text for name in ("slow", "java"))
-    if "spark: SparkSession" in text:
+    if ON_SPARK.search(text):
         return 0
     return 1 if is_slow and is_java else 2 if is_slow or is_java else 3
 

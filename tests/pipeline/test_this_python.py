@@ -23,6 +23,7 @@ from kstore.pipeline.this_python import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+KEPT = "JAVA_HOME", "SPARK_SUBMIT_OPTS"
 PACKAGES = "lib/python3.12/site-packages"
 JOB = """
 import sys
@@ -113,6 +114,7 @@ def test_a_session_that_runs_already_is_warned_of(monkeypatch: pytest.MonkeyPatc
         use_this_python()
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 @pytest.mark.slow
 def test_a_job_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_a_job_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
         ),
         "HOME": str(tmp_path),
         "SPARK_LOCAL_IP": "127.0.0.1",
-    } | {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}  # fmt: skip
+    } | {name: os.environ[name] for name in KEPT if name in os.environ}  # fmt: skip
     done = subprocess.run(
         [python, tmp_path / "job.py", tmp_path / "data"], cwd=tmp_path, env=environment,
         capture_output=True, text=True, timeout=240, check=False,

@@ -32,7 +32,7 @@ from tests.pipeline.own_processes import OwnProcesses
 from tests.soak.clients import SteadyProducer
 
 SOURCE, TARGET = "source", "target"
-QUERY = [sys.executable, "-m", "tests.pipeline.sink.killed_query"]
+QUERY = [sys.executable, "-m", "tests.soak.killed_query"]
 DRIVER = "org.apache.spark.deploy.SparkSubmit"
 IN_EXECUTORS = {"executor": "CoarseGrainedExecutorBackend", "python worker": "pyspark.daemon"}
 KINDS = ("executor", "executor", "python worker", "driver", "broker", "broker")

@@ -1,4 +1,4 @@
-"""The sink's soak, for half a minute, and what its judge must notice."""
+"""The sink's soak, for less than a minute, and what its judge must notice."""
 
 from __future__ import annotations
 
@@ -43,3 +43,5 @@ def test_a_short_soak_passes(tmp_path: Path) -> None:
     assert report.killed.total() > 1
     assert report.acknowledged > 1000
     assert report.is_good, report
+    for number in range(2):  # each worker has had an executor
+        assert list((tmp_path / "spark" / f"worker-{number}").glob("app-*/*"))

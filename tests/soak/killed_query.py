@@ -1,7 +1,6 @@
-"""A Spark application for tests to kill: one streaming query from a topic of a kstore broker to
-another, in local-cluster mode (or the master given), whose executors are processes of their own.
+"""The Spark application that the sink's soak kills: one streaming query from a topic to another.
 
-`python -m tests.pipeline.sink.killed_query '{"bootstrap": "..", "source": "..", ..}'`
+`python -m tests.soak.killed_query '{"bootstrap": "..", "source": "..", "master": "..", ..}'`
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[3]
-LOCAL_CLUSTER = "local-cluster[2,1,512]"
+ROOT = Path(__file__).resolve().parents[2]
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that is killed soon spends most of its time in its optimizing compiler."""
 
 
 def session(folder: Path, master: str) -> SparkSession:
@@ -31,6 +31,7 @@ def session(folder: Path, master: str) -> SparkSession:
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": str(ROOT),
@@ -39,6 +40,9 @@ def session(folder: Path, master: str) -> SparkSession:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
+        # For so few rows, compiling a query takes longer than interpreting it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.task.maxFailures": "100",
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.stage.maxConsecutiveAttempts": "100",
@@ -56,7 +60,7 @@ def main(given: dict[str, Any]) -> None:
     ever.
     """
     folder = Path(given["folder"])
-    spark = session(folder, given.get("master", LOCAL_CLUSTER))
+    spark = session(folder, given["master"])
     source = (
         spark.readStream.format("kstore")
         .option("kafka.bootstrap.servers", given["bootstrap"])
