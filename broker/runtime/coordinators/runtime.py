@@ -30,9 +30,28 @@ LOGGER = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
 """The pause after a failed write before the log is replayed."""
 LOAD_AGAIN_SECONDS = 30.0
-"""The pause after a load that the disk has failed."""
+"""The pause after a load that the disk has failed, and the longest one between other loads."""
 LOAD_WAIT_SECONDS = 1.0
 """How long a request to find a coordinator may wait for a partition to load."""
+
+
+class LoadFailures:
+    """The loads of one partition that failed in a row."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._latest = ""
+
+    def note(self, problem: Exception) -> bool:
+        """Count a failed load; returns whether its problem is another than that of the last one."""
+        self.count += 1
+        latest, self._latest = self._latest, f"{type(problem).__name__}: {problem}"
+        return latest != self._latest
+
+    @property
+    def pause_s(self) -> float:
+        """The pause before the next load: twice as long each time."""
+        return float(min(RELOAD_SECONDS * 2 ** min(self.count - 1, 10), LOAD_AGAIN_SECONDS))
 
 
 class CoordinatorPartition:
@@ -47,10 +66,12 @@ class CoordinatorPartition:
         self.error_code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         """NONE once it is loaded; the error for requests before that, or after a failure."""
         self.loading: asyncio.Task[None] | None = None
-        self.when_ahead: Callable[[], object] = self.close
-        """Replaces this object if its state is ahead of its log."""
-        self.when_unreadable: Callable[[], object] = self.close
-        """Replaces this object later if its log could not be read."""
+        self.failures = LoadFailures()
+        """Its failed loads, also those of objects that this one replaces."""
+        self.replace_later: Callable[[float], object] = lambda pause_s: self.close()
+        """Replaces this object after so many seconds, because its log could not be read or its
+        state is ahead of it.
+        """
 
     @property
     def log(self) -> Log:
@@ -64,11 +85,12 @@ class CoordinatorPartition:
         if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
             LOGGER.error("loading %s again: a decision is not in its log", self.place)
             self.close()
-            self.when_ahead()
+            self.replace_later(RELOAD_SECONDS)
 
     async def load(self, reading: asyncio.Lock) -> None:
         """Replay the log; a bad record makes the partition unavailable. After an error of the disk,
-        or an append that failed meanwhile, it is loaded again later.
+        or an append that failed meanwhile, it is loaded again later. An error that stays the same
+        is logged once.
 
         Records of the former leader count once the followers have them, too.
         """
@@ -80,11 +102,13 @@ class CoordinatorPartition:
                 await self.replay_log()
         except (ValueError, OSError, LogError, KafkaError) as error:
             self.error_code = ErrorCode.NOT_COORDINATOR
-            LOGGER.error("%s can't be loaded: %s", self.place, error)
+            if self.failures.note(error):
+                LOGGER.error("%s can't be loaded: %s", self.place, error)
             if isinstance(error, OSError | LogError):
-                self.when_unreadable()
+                self.replace_later(LOAD_AGAIN_SECONDS)
             elif isinstance(error, KafkaError) and self.writer.partition(self.place) is not None:
-                self.when_ahead()  # an earlier append failed; this broker still leads the partition
+                # An earlier append failed; this broker still leads the partition.
+                self.replace_later(self.failures.pause_s)
             return
         # In the same turn of the loop as the last record, so none is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -131,6 +155,7 @@ class Coordinator(Generic[P]):
         """How long partitions were loaded."""
         self._make = make
         self._by_index: dict[int, P] = {}
+        self._failures: dict[int, LoadFailures] = {}
         self._begun = False
         self._reading = asyncio.Lock()  # one log at a time, since each uses the loop's turns
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -149,6 +174,7 @@ class Coordinator(Generic[P]):
         if not leads:
             if known is not None:
                 del self._by_index[index]
+                self._failures.pop(index, None)
                 known.close()
         elif known is None or known.error_code == ErrorCode.NOT_COORDINATOR:
             self._by_index.pop(index, None)
@@ -162,8 +188,9 @@ class Coordinator(Generic[P]):
         }
         self._by_index.update(made)
         for partition in sorted(made.values(), key=_log_bytes):
-            partition.when_ahead = partial(self._replace_later, partition, RELOAD_SECONDS)
-            partition.when_unreadable = partial(self._replace_later, partition, LOAD_AGAIN_SECONDS)
+            index = partition.place.partition
+            partition.failures = self._failures.get(index, partition.failures)
+            partition.replace_later = partial(self._replace_later, partition)
             partition.loading = self.spawn(self._load(partition))
         if made and not self._begun:
             self._begun = True
@@ -172,8 +199,13 @@ class Coordinator(Generic[P]):
     async def _load(self, partition: P) -> None:
         began_ns = perf_counter_ns()
         await partition.load(self._reading)
+        index = partition.place.partition
         if partition.error_code == ErrorCode.NONE:
             self.load_us.record((perf_counter_ns() - began_ns) // 1000)
+            if self._failures.pop(index, None) is not None:
+                LOGGER.info("%s is loaded", partition.place)
+        elif partition.failures.count and self._by_index.get(index) is partition:
+            self._failures[index] = partition.failures
 
     def _replace_later(self, partition: P, pause_s: float) -> None:
         self.loop.call_later(pause_s, self._replace, partition)

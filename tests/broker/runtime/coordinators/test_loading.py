@@ -100,3 +100,25 @@ def test_a_load_that_met_a_failed_append_is_tried_again(monkeypatch: pytest.Monk
     problems: list[Exception] = [error_for(ErrorCode.NOT_COORDINATOR)] * 2
     partition = asyncio.run(load(problems, 3, leads=True))
     assert partition.error_code == ErrorCode.NONE
+
+
+def test_a_load_that_is_refused_again_and_again_is_tried_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error is logged when it changes, and the first load that succeeds ends the series."""
+    pauses: list[float] = []
+
+    def replace_now(coordinator: Any, partition: CoordinatorPartition, pause_s: float) -> None:
+        pauses.append(pause_s)
+        coordinator.loop.call_soon(coordinator._replace, partition)
+
+    monkeypatch.setattr(Coordinator, "_replace_later", replace_now)
+    caplog.set_level("INFO", logger=runtime.LOGGER.name)
+    problems: list[Exception] = [error_for(ErrorCode.NOT_COORDINATOR)] * 7
+    problems += [error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 2
+    partition = asyncio.run(load(problems, 10, leads=True))
+    assert partition.error_code == ErrorCode.NONE
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30, 30]
+    *failures, loaded = [record.message for record in caplog.records]
+    assert [f"{PLACE} can't be loaded" in message for message in failures] == [True, True]
+    assert loaded == f"{PLACE} is loaded"
