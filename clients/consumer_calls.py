@@ -16,6 +16,7 @@ from kstore.clients.core.consumer.lost_records import LostRecords
 from kstore.clients.core.consumer.subscription import SubscriptionPattern, SubscriptionState
 from kstore.clients.io.consumer_shell import ConsumerShell
 from kstore.clients.io.handover import RebalanceListener
+from kstore.clients.producer_record import interceptor_of
 from kstore.config.client.configs import ClientSettings, client_settings
 from kstore.items import Items, items_of
 from kstore.types import OffsetAndMetadata, TopicPartition
@@ -78,7 +79,7 @@ class Interceptors:
 
     def __init__(self, given: Sequence[Any]) -> None:
         self._all: list[ConsumerInterceptor] = [
-            item() if isinstance(item, type) else item for item in given
+            interceptor_of(item, "on_consume") for item in given
         ]
 
     def __bool__(self) -> bool:

@@ -7,16 +7,18 @@ import logging
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kstore._fast.clients.producer_batch import Delivery, ProducerBatch
+from kstore.config.definition import ConfigError
 from kstore.items import Headers
 
-if TYPE_CHECKING:
-    pass
+__all__ = [
+    "Deliveries", "Delivery", "Interceptors", "ProducerInterceptor", "ProducerRecord",
+    "interceptor_of",
+]  # fmt: skip
 
-__all__ = ["Deliveries", "Delivery", "Interceptors", "ProducerInterceptor", "ProducerRecord"]
-
+KEY = "interceptor.classes"
 _log = logging.getLogger("kstore.clients")
 
 
@@ -116,7 +118,7 @@ class Interceptors:
     """Several interceptors of a producer, called in order."""
 
     def __init__(self, given: Sequence[Any]) -> None:
-        self._objects = [_object(item) for item in given]
+        self._objects = [interceptor_of(item, "on_send", "on_acknowledgement") for item in given]
 
     def __bool__(self) -> bool:
         return bool(self._objects)
@@ -141,11 +143,18 @@ class Interceptors:
                     _log.exception("the interceptor %r failed in on_acknowledgement", item)
 
 
-def _object(item: Any) -> Any:
-    """An interceptor of an object, a class, or "package.module.Class"."""
+def interceptor_of(item: Any, *methods: str) -> Any:
+    """An interceptor of an object, a class, or "package.module.Class". ConfigError if it has none
+    of these methods.
+    """
+    found = item
     if isinstance(item, str):
         module, _, name = item.rpartition(".")
         if not module:
-            raise ValueError(f"interceptor.classes: {item!r} is not package.module.Class")
-        item = getattr(import_module(module), name)
-    return item() if isinstance(item, type) else item
+            raise ConfigError(f"{KEY}: {item!r} is not package.module.Class", key=KEY)
+        found = getattr(import_module(module), name)
+    if not any(hasattr(found, method) for method in methods):
+        raise ConfigError(
+            f"{KEY} has {item!r}: an interceptor needs {' or '.join(methods)}", key=KEY
+        )
+    return found() if isinstance(found, type) else found

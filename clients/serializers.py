@@ -155,7 +155,8 @@ class DeserializedRecord:
 
 def _converter(settings: Mapping[str, Any], name: str, field: str) -> _Convert:
     given = settings[name]
-    if given is None or isinstance(given, str):  # the name of a Java class
+    is_java = isinstance(given, str) and (not given or "." in given)
+    if given is None or is_java:  # the name of a Java class
         return None
     if not callable(given):
         raise ConfigError(f"{name} is {given!r}; it must be a callable", key=name)

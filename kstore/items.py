@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "Headers", "Items", "Listed", "by_partition", "check_config", "check_items", "check_name",
-    "items_of", "mapping_of", "partitions_of",
+    "Headers", "Items", "Listed", "by_partition", "check_bool", "check_config", "check_int",
+    "check_items", "check_name", "check_number", "items_of", "mapping_of", "partitions_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -49,6 +49,8 @@ Items = Listed[T] | AbstractSet[T] | ValuesView[T] | Iterator[T]
 Headers = Mapping[str, "Buffer | None"] | Listed[tuple[str, "Buffer | None"]]
 """A record's headers: a mapping, or (name, value) pairs. Values are bytes or None."""
 
+LARGEST = 2**63 - 1
+
 _Kinds = type | tuple[type, ...]
 
 
@@ -69,6 +71,34 @@ def check_name(what: str, given: object) -> None:
     """Raise TypeError for a name that is not a str. `what` says what has the name."""
     if not isinstance(given, str):
         raise TypeError(f"{what} is {_shown(given)}: pass its name as a str")
+
+
+def check_int(name: str, given: object, low: int, high: int) -> None:
+    """Raise TypeError for what is not an int, such as text and True, and ValueError for an int that
+    is not in low to high. If ``high`` is 2^63 - 1, the message has only ``low``.
+    """
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise TypeError(f"{name} is {_shown(given)}: pass an int")
+    _check_range(name, given, low, high)
+
+
+def check_number(name: str, given: object, low: float, high: float) -> None:
+    """Like `check_int`, for numbers that may have a fraction."""
+    if not isinstance(given, (int, float)) or isinstance(given, bool):
+        raise TypeError(f"{name} is {_shown(given)}: pass a number")
+    _check_range(name, given, low, high)
+
+
+def check_bool(name: str, given: object) -> None:
+    """Raise TypeError for what is neither True nor False: the text "false" would count as true."""
+    if not isinstance(given, bool):
+        raise TypeError(f"{name} is {_shown(given)}: pass True or False")
+
+
+def _check_range(name: str, given: float, low: float, high: float) -> None:
+    if not low <= given <= high:
+        allowed = f"{low} or more" if high == LARGEST else f"{low} to {high}"
+        raise ValueError(f"{name} is {given}: use {allowed}")
 
 
 def items_of(name: str, given: Iterable[T], kinds: _Kinds, what: str) -> list[T]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from kstore._fast.log.append_plan import AppendInfo
 from kstore.env import Env
+from kstore.items import check_bool, check_int
 from kstore.log.errors import (
     CorruptBatchError,
     CorruptLogError,
@@ -83,6 +84,9 @@ def open_log_dir(
     it, LogNotFoundError if it does not exist and ``read_only`` is True, TypeError or ValueError for
     an invalid setting, and LogStorageError if the file system fails.
     """
+    check_bool("read_only", read_only)
+    check_bool("shared", shared)
+    check_int("flush_interval_ms", flush_interval_ms, 1, 2**31 - 1)
     return LogDir(
         os.fspath(path),
         read_only=read_only,

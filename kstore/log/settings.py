@@ -9,10 +9,36 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Never
 
+from kstore.items import check_bool, check_int, check_items, check_number
+
 __all__ = ["FlushPolicy", "LogConfig"]
 
 _DAY_MS = 86_400_000
 _UNLIMITED = 2**63 - 1
+_MAX_INT = 2**31 - 1
+_RANGES: dict[str, tuple[int, int]] = {
+    "segment_bytes": (14, _MAX_INT),
+    "segment_index_bytes": (4, _MAX_INT),
+    "index_interval_bytes": (0, _MAX_INT),
+    "retention_ms": (-1, _UNLIMITED),
+    "retention_bytes": (-1, _UNLIMITED),
+    "max_compaction_lag_ms": (1, _UNLIMITED),
+    "min_cleanable_dirty_ratio": (0, 1),
+    "max_message_bytes": (0, _MAX_INT),
+    "flush_messages": (1, _UNLIMITED),
+    "compression_gzip_level": (-1, 9),
+    "compression_lz4_level": (1, 17),
+    "compression_zstd_level": (-131_072, 22),
+    "min_insync_replicas": (1, _MAX_INT),
+}
+"""The least and largest values, as in Kafka, except that segments may be small. For all others 0
+and 2^63 - 1.
+"""
+_WORDS = {
+    "cleanup_policy": ("delete", "compact"),
+    "compression_type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "message_timestamp_type": ("CreateTime", "LogAppendTime"),
+}
 
 
 class FlushPolicy(Enum):
@@ -32,10 +58,12 @@ class FlushPolicy(Enum):
 @dataclass(frozen=True)
 class LogConfig:
     """The settings of a log: Kafka's topic configs with underscores, such as ``segment_bytes`` for
-    ``segment.bytes``. Sizes are in bytes, times in ms; -1 or the largest number means no limit.
-    Defaults and meanings are Kafka's.
+    ``segment.bytes``. Sizes are in bytes, times in ms. No limit is -1 for ``retention_ms`` and
+    ``retention_bytes``, and the largest number, 2^63 - 1, for others. Defaults and meanings are
+    Kafka's.
 
-    Raises ValueError for a value that is out of range.
+    Raises TypeError for a value of another type, such as text for a number, and ValueError for a
+    value that is out of range.
     """
 
     segment_bytes: int = 2**30
@@ -68,19 +96,19 @@ class LogConfig:
         if isinstance(self.cleanup_policy, str):
             names = tuple(name.strip() for name in self.cleanup_policy.split(",") if name.strip())
             object.__setattr__(self, "cleanup_policy", names)
-        unknown = set(self.cleanup_policy) - {"delete", "compact"}
-        if unknown:
-            raise ValueError(f"cleanup_policy has {sorted(unknown)}: use delete, compact or both")
-        if self.message_timestamp_type not in {"CreateTime", "LogAppendTime"}:
-            raise ValueError(
-                f"message_timestamp_type is {self.message_timestamp_type!r}: "
-                "use CreateTime or LogAppendTime"
-            )
-        if not 14 <= self.segment_bytes <= 2**31 - 1:
-            raise ValueError(f"segment_bytes is {self.segment_bytes}: use 14 to 2147483647")
-        for name in ("segment_ms", "index_interval_bytes", "max_message_bytes"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must not be negative")
+        for name, default in _DEFAULTS:
+            value = getattr(self, name)
+            if isinstance(default, bool):
+                check_bool(name, value)
+            elif isinstance(default, (int, float)):
+                check = check_int if isinstance(default, int) else check_number
+                check(name, value, *_RANGES.get(name, (0, _UNLIMITED)))
+            elif isinstance(default, tuple):
+                check_items(name, value, "delete and compact")
+                for word in value:
+                    _check_word(name, word)
+            else:
+                _check_word(name, value)
 
     @property
     def compacts(self) -> bool:
@@ -98,8 +126,8 @@ class LogConfig:
         return int(getattr(self, f"compression_{self.compression_type}_level", -1))
 
     def with_changes(self, **changes: Any) -> LogConfig:
-        """A copy with some settings changed. Raises TypeError for an unknown name, and ValueError
-        for a value that is out of range.
+        """A copy with some settings changed. Raises TypeError for an unknown name or a wrong type,
+        and ValueError for a value that is out of range.
         """
         unknown = set(changes) - {field.name for field in fields(self)}
         if unknown:
@@ -119,6 +147,14 @@ class LogConfig:
         if configs.get("internal.segment.bytes") is not None:  # without segment.bytes' lower bound
             values["segment_bytes"] = int(configs["internal.segment.bytes"])
         return cls(**values)
+
+
+_DEFAULTS = [(field.name, field.default) for field in fields(LogConfig)]
+
+
+def _check_word(name: str, value: object) -> None:
+    if value not in _WORDS[name]:
+        raise ValueError(f"{name} has {value!r}: use {', '.join(_WORDS[name])}")
 
 
 def _typed(name: str, default: Any, value: Any) -> Any:

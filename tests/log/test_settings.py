@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import kstore
 from kstore._fast.record.builder import build_batch
+from kstore.config.broker_configs import BROKER_CONFIGS
+from kstore.config.topic_configs import TOPIC_CONFIGS
 from kstore.log.settings import LogConfig
+
+LIMITS = [str(sign * 2**power - less) for power in range(64) for sign in (-1, 1) for less in (0, 1)]
 
 
 def test_dotted_names_and_text_become_typed_fields() -> None:
@@ -80,3 +85,17 @@ def test_a_producers_state_is_kept_as_long_as_it_is_set(tmp_path: Path) -> None:
         folder.producer_expiration_ms = 1000
         folder.maintenance.tick()
         assert len(log.core.producers) == 0
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(LogConfig)])
+def test_whatever_a_broker_accepts_a_log_accepts(field: str) -> None:
+    """Topic configs, and the broker configs that are their defaults, at their limits."""
+    row = TOPIC_CONFIGS[field.replace("_", ".")]
+    rows = [(row, 1)] + [(BROKER_CONFIGS[name], factor) for name, factor in row.synonyms]
+    for each, factor in rows:
+        for text in [*LIMITS, *each.choices]:
+            if each.complaint(text) is None:
+                value = each.parse(text, each.name)
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    value *= factor
+                LogConfig.from_topic_configs({row.name: row.format(value)})

@@ -33,7 +33,9 @@ __all__ = [
 ClientKind = Literal["producer", "consumer", "share", "admin"]
 
 _BOOLEAN, _LONG = ConfigType.BOOLEAN, ConfigType.LONG
-_LIST, _CLASS = ConfigType.LIST, ConfigType.CLASS
+_LIST, _CLASS, _PASSWORD = ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
+_OF_OBJECTS = {"interceptor.classes", "partition.assignment.strategy"}
+"""Lists whose items may be objects and classes."""
 _MEDIUM = Importance.MEDIUM
 
 _ADMIN = (
@@ -158,16 +160,24 @@ def _value(row: ConfigDef, value: Any, typed: str) -> Any:
         return row.parse(value, typed)
     if row.type is _CLASS:
         return value
-    if row.type is _LIST and isinstance(value, Iterable):
+    is_one = isinstance(value, (bytes, bytearray, memoryview, Mapping))
+    if row.type is _LIST and isinstance(value, Iterable) and not is_one:
         items = tuple(value)
         if all(isinstance(item, str) for item in items):
             row.parse(",".join(items), typed)
+        elif row.name not in _OF_OBJECTS:
+            raise _refused(row, items)
         return items
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = isinstance(value, bool) if row.type is _BOOLEAN else is_number
-    if not fits:
-        raise ConfigError(f"{row.name} is {value!r}; it must be {row.allowed}", key=row.name)
+    if not fits or row.type is _PASSWORD:
+        raise _refused(row, value)
     return row.parse(row.format(value), typed)
+
+
+def _refused(row: ConfigDef, value: Any) -> ConfigError:
+    shown = row.format(value) if row.type is _PASSWORD else repr(value)
+    return ConfigError(f"{row.name} is {shown}; it must be {row.allowed}", key=row.name)
 
 
 def _unknown(kind: ClientKind, name: str, typed: str) -> str:

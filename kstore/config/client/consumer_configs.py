@@ -53,12 +53,12 @@ CONSUMER_CONFIGS = (
     ConfigDef(
         "session.timeout.ms", _INT, 45_000,
         "A member that has been silent for this long is removed (classic protocol).",
-        _HIGH,
+        _HIGH, at_least(1),
     ),
     ConfigDef(
         "heartbeat.interval.ms", _INT, 3_000,
         "The time between heartbeats (classic protocol).",
-        _HIGH,
+        _HIGH, at_least(1),
     ),
     ConfigDef(
         "max.poll.interval.ms", _INT, 300_000,

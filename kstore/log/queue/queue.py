@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kstore.items import check_int, check_number
 from kstore.log.errors import LeaseLostError, OffsetOutOfRangeError, ReadOnlyLogError
 from kstore.log.queue.message import DeadLetter, QueueMessage
 from kstore.log.queue.queue_files import dead_path, open_dead_letters, open_table, queue_floors
@@ -122,10 +123,8 @@ class Queue:
     def __init__(
         self, log: QueueLog, name: str, *, lease_s: float = 30.0, max_deliveries: int = 5
     ) -> None:
-        if lease_s <= 0:
-            raise ValueError(f"lease_s is {lease_s}: it must be above 0")
-        if not 1 <= max_deliveries < 1 << 20:
-            raise ValueError(f"max_deliveries is {max_deliveries}: use 1 to {(1 << 20) - 1}")
+        check_number("lease_s", lease_s, 0.001, 10**9)
+        check_int("max_deliveries", max_deliveries, 1, (1 << 20) - 1)
         self.name = name
         self.log = log
         self.lease_s = lease_s

@@ -15,7 +15,7 @@ from kstore._fast.disk.write_back import WriteBack
 from kstore._fast.log.log_segment import LogSegment
 from kstore._fast.log.segment_file import SegmentFile
 from kstore.env import Env, FileSystem
-from kstore.items import check_name
+from kstore.items import check_int, check_name
 from kstore.types import TopicPartition
 
 __all__ = [
@@ -131,8 +131,7 @@ def directory_name(partition: TopicPartition) -> str:
         raise ValueError(
             f"topic {topic!r} is not a legal name: use 1 to 249 letters, digits, '.', '_' and '-'"
         )
-    if not 0 <= partition.partition < 2**31:
-        raise ValueError(f"partition {partition.partition} is not a legal index: use 0 or more")
+    check_int("the partition", partition.partition, 0, 2**31 - 1)
     return f"{topic}-{partition.partition}"
 
 

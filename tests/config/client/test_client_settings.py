@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kstore.clients import Consumer, Producer
 from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, client_settings
 from kstore.config.definition import ConfigError
 
@@ -47,6 +49,13 @@ def test_every_default_is_filled_in_and_none_means_not_given() -> None:
         ("producer", {"enable.idempotence": "yes"}, {}, "true or false"),
         ("consumer", {"auto.offset.reset": "by_duration:1D"}, {}, "ISO 8601"),
         ("consumer", {"bootstrap.servers": []}, {}, "not empty"),
+        ("consumer", {"bootstrap.servers": b"a:1"}, {}, "bootstrap.servers is b'a:1'; it must be"),
+        ("consumer", {"bootstrap.servers": [5]}, {}, r"bootstrap.servers is \(5,\); it must be"),
+        ("consumer", {"ssl.cipher.suites": {"a": 1}}, {}, "ssl.cipher.suites is {'a': 1}; it must"),
+        ("consumer", {}, {"heartbeat_interval_ms": 0}, "at least 1"),
+        ("consumer", {}, {"session_timeout_ms": -1}, "at least 1"),
+        ("admin", {"sasl.password": 1234}, {}, r"^sasl.password is \[hidden\]; it must be text$"),
+        ("admin", {"sasl.password": b"abc"}, {}, r"^sasl.password is \[hidden\]; it must be text$"),
         ("producer", {}, {"config_providers": str.encode}, "has no effect here: values are"),
     ],
 )
@@ -72,6 +81,31 @@ def test_objects_go_through_where_java_has_classes() -> None:
     )
     assert settings["interceptor.classes"] == (seen,)
     assert settings["partitioner.class"](b"", 3) == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            lambda: Producer(interceptor_classes=[5]),
+            "has 5: an interceptor needs on_send or on_ack",
+        ),
+        (lambda: Producer(interceptors=[5]), "has 5: an interceptor needs on_send or on_ack"),
+        (lambda: Consumer(interceptor_classes=[5]), "has 5: an interceptor needs on_consume"),
+        (lambda: Consumer(interceptor_classes="x"), "'x' is not package.module.Class"),
+        (
+            lambda: Producer(value_serializer="json"),
+            "value.serializer is 'json'; it must be a call",
+        ),
+        (
+            lambda: Consumer(key_deserializer="json"),
+            "key.deserializer is 'json'; it must be a call",
+        ),
+    ],
+)
+def test_what_a_client_could_not_call_is_refused(made: Callable[[], Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        made()
 
 
 def test_kafkas_settings_without_effect_are_taken_and_dropped() -> None:
