@@ -331,7 +331,9 @@ class EligibleController(Controller):
             before = self._partition(place)
             last = before.leader if before.leader != -1 else before.last_known_elr[0]
             assert new.leader == last, "only who led last leads where nobody is eligible"
-            assert not self.complete[place] & {*before.isr, *before.elr}
+            is_sure = self.min_isr[place[0]] >= before.elr_min_isr
+            fit = {*before.isr, *(before.elr if is_sure else ())}
+            assert not self.complete[place] & fit
 
     def _eligible_are_sound(self, place: tuple[str, int], partition: PartitionImage) -> None:
         isr, elr = set(partition.isr), set(partition.elr)
