@@ -71,11 +71,14 @@ def settled(before: PartitionImage, new: PartitionImage, rules: Rules | None) ->
 
 
 def _is_unclean(before: PartitionImage, new: PartitionImage, rules: Rules | None) -> bool:
-    """Whether the new leader may not have all committed records."""
-    reborn, unclean = (NOBODY, NOBODY) if rules is None else (rules.reborn, rules.unclean)
-    if new.leader == NO_LEADER or (new.leader == before.leader and new.leader not in reborn):
+    """Whether the new leader may not have all committed records: also if it was eligible until
+    min.insync.replicas was lowered.
+    """
+    if rules is None:
+        return new.leader not in {NO_LEADER, before.leader, *before.isr, *before.elr}
+    if new.leader == NO_LEADER or (new.leader == before.leader and new.leader not in rules.reborn):
         return False
-    return new.leader in unclean or new.leader not in {*before.isr, *before.elr}
+    return new.leader not in eligible(before, (), rules)
 
 
 def without(partition: PartitionImage) -> PartitionImage:

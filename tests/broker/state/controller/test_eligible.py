@@ -116,6 +116,15 @@ def test_under_a_lower_min_isr_nothing_was_committed_where_nobody_leads() -> Non
     assert after(leaderless, {3}, Rules(1)) == (3, (3,), (), ())
 
 
+def test_under_a_lower_min_isr_who_was_eligible_is_elected_uncleanly() -> None:
+    """It may lack what the leader committed alone, so its log counts as recovering."""
+    known = partition(2, (2,), 3, 4, elr_min_isr=3)
+    new = election.after_change(known, {3}, rules=Rules(1), allow_unclean=True)
+    assert new is not None
+    new = settled(known, new, Rules(1))
+    assert (new.leader, new.isr, new.elr, new.recovering) == (3, (3,), (), True)
+
+
 def test_a_higher_min_isr_keeps_who_was_eligible() -> None:
     raised = settled(partition(2, (2,), 3), partition(2, (2,), 3), Rules(3))
     assert (raised.elr, raised.elr_min_isr) == ((3,), 3)
