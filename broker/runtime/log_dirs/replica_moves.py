@@ -55,6 +55,11 @@ class ReplicaMove:
         """The size of the copy so far."""
         return 0 if self.future is None else self.future.size_bytes
 
+    @property
+    def is_of_deleted(self) -> bool:
+        """Whether the partition was deleted; its copy is removed soon."""
+        return self._source.deleted
+
     def offset_lag(self) -> int:
         """How many offsets are still to be copied."""
         reached = 0 if self.future is None else self.future.log_end_offset
