@@ -52,7 +52,7 @@ cdef class FetchPath:
     cdef readonly int64_t requests
     cdef readonly int64_t bytes_out
     # may_send(partition, node id), sent(partition, node id, bytes): limits the rate of followers
-    # that are behind (runtime/leader_throttle.py); None without a limit
+    # that are behind (runtime/replication/leader_throttle.py); None without a limit
     cdef public object throttle
     # the listener for followers; None: any. Only with an authorizer
     cdef public object peer_listener

@@ -25,7 +25,9 @@ class FetchPath:
     requests: int
     bytes_out: int
     throttle: Any
-    """Throttles followers that are behind (runtime/leader_throttle.py); None: no throttle."""
+    """Throttles followers that are behind (runtime/replication/leader_throttle.py); None: no
+    throttle.
+    """
     peer_listener: str | None
     """The listener of followers, if there are permissions; None: any."""
     injected: dict[Any, int] | None

@@ -1,6 +1,6 @@
 # Checks whether the disk of a folder responds. When a device hangs, writes into the page cache
 # succeed for a while and then block their threads. So a thread overwrites a block of an unnamed
-# file, past the page cache, again and again while data is written. Everybody can read how long the
+# file, past the page cache, again and again while data is written. Any thread can read how long the
 # current check takes. The thread sleeps while nothing is written.
 #
 # tmpfs has no device, so there are no checks. If a file system refuses O_DIRECT, a check writes

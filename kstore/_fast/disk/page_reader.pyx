@@ -140,8 +140,8 @@ cdef void* run(void* arg) noexcept nogil:
             state.wanted_count -= 1
             state.done[state.done_count] = job.number
             state.done_count += 1
-            # The event wakes the loop, which takes the mutex at once: on a busy machine, a thread
-            # that is interrupted while it holds the mutex would hold the loop for its whole turn.
+            # Without the mutex, because the loop takes it as soon as the event wakes it. If this
+            # thread were interrupted with the mutex, the loop would wait until it runs again.
             pthread_mutex_unlock(&state.mutex)
             kstore_raise_event(state.event)
             pthread_mutex_lock(&state.mutex)

@@ -76,9 +76,9 @@ cdef class AppendPlan:
     cdef void take_time(self, int64_t now) noexcept
     cdef int16_t place(
         self, int64_t offset, int32_t epoch, int32_t leader_epoch, int origin) noexcept
-    # True: the log has this client's batch already. Such a batch is answered as a duplicate
-    # although limits may forbid it that were set since: its producer would split a refused batch
-    # and send it again with other sequence numbers.
+    # True: the log already has this client's batch. It is answered as a duplicate, even if limits
+    # that were set since then forbid it. If it were refused, its producer would split it and send
+    # it again with other sequence numbers.
     cdef bint is_repeated(
         self, ProducerTable producers, int origin, AppendResult* out) except -1
     cdef bint stage(

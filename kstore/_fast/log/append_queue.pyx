@@ -28,11 +28,11 @@ from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.nested cimport NestedBatches
 
 cdef enum:
-    SAID_AFTER_US = 1000000         # an append that hangs for so long is reported
+    SAID_AFTER_US = 1000000         # an append that hangs for this time is reported
     SAID_AGAIN_US = 30000000
     # after this time without a write, the disk itself makes writers wait
     WAITS_FOR_ROOM_MS = 10000
-    WATCH_RESTS_US = 2000000        # the watch sleeps when nothing was queued for so long
+    WATCH_RESTS_US = 2000000        # the watch sleeps if nothing was queued for this time
     WATCH_MS = 500
     FOR_EVER = -1
 
@@ -184,7 +184,7 @@ cdef class AppendQueue:
     cdef int submit(self, AppendJob job) except -1:
         cdef LogCore core = job.core
         if self.call_threadsafe is None:
-            raise RuntimeError(f"nobody appends in threads in {self.path}: call serve() first")
+            raise RuntimeError(f"{self.path} has no threads for appends: call serve() first")
         if core.queued == 0:
             core.lane = LANE_BULK if job.size > DIRECT_BYTES or self.calm.is_over_budget() \
                 else LANE_SMALL

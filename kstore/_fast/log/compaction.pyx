@@ -1,8 +1,8 @@
-# The second pass of log compaction: rewrites batches without records that have newer ones of the
-# same key (key_index.pyx is the first pass). It handles whole buffers without the GIL; only
-# transactional, control and compressed batches and the last ones of active producers need a
-# decision or a codec. It opens no file; the caller (kstore/log/retention/cleaner.py) knows which
-# transactions are aborted or committed.
+# The second pass of log compaction: rewrites batches without the records that have newer ones of
+# the same key (key_index.pyx is the first pass). It handles whole buffers without the GIL. Only
+# transactional, control and compressed batches, and the last batches of active producers, need a
+# decision or a codec. It opens no file. The caller (kstore/log/retention/cleaner.py) knows which
+# transactions were aborted or committed.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
@@ -89,8 +89,8 @@ cdef class BatchCleaner:
         self.kept_room = count + 1024
         return 0
 
-    # Kafka's rule: the record is its key's last within the map's reach, and a tombstone only until
-    # its horizon.
+    # Kafka's rule: a record stays if it is the last of its key below the map's end. A tombstone
+    # stays only until its horizon.
     cdef bint _keeps(self, const BatchInfo* info, const RecordAt* record) noexcept nogil:
         cdef int64_t offset = info.base_offset + record.offset_delta
         if offset > self.offsets.latest_offset:
@@ -104,14 +104,15 @@ cdef class BatchCleaner:
             return True
         return self.now_ms < info.base_timestamp
 
-    # Marks what stays in self.kept. Returns how many stay, -1 for bad records, -2 without memory.
+    # Marks the records that stay in self.kept. Returns their number, -1 for invalid records, or -2
+    # without memory.
     cdef Py_ssize_t _mark(self, const uint8_t* p, const uint8_t* end, const BatchInfo* info,
                           bint* tombstones) noexcept nogil:
         cdef RecordAt record
         cdef Py_ssize_t count = 0
         cdef int32_t i
         tombstones[0] = False
-        # Fewest bytes of a record: 7. A count that can't be true is no reason to allocate.
+        # A record has at least 7 bytes. Do not allocate for a count that is too large.
         if info.records_count < 0 or info.records_count > (end - p) // 7:
             return -1
         if self._make_kept_room(info.records_count) != 0:
@@ -137,8 +138,8 @@ cdef class BatchCleaner:
         self.records_kept += info.records_count
         return 0
 
-    # A header without records: it keeps the producer's last sequence, or where the cleaned part
-    # ends.
+    # A header without records. It keeps the producer's last sequence, or the end of the cleaned
+    # part.
     cdef int _write_empty(self, const BatchInfo* info) noexcept nogil:
         cdef BatchInfo header = info[0]
         if self._make_room(BATCH_HEADER_SIZE) != 0:
@@ -152,8 +153,8 @@ cdef class BatchCleaner:
         self.batches_kept += 1
         return 0
 
-    # The marked records behind room for a header at the end of self.out; `header` gets its counts
-    # and times.
+    # Writes the marked records to self.out, after space for a header. `header` gets the counts and
+    # times.
     cdef int _write_records(self, const uint8_t* p, const uint8_t* end, const BatchInfo* info,
                             int64_t horizon_ms, BatchInfo* header) noexcept nogil:
         cdef uint8_t* into
@@ -172,7 +173,7 @@ cdef class BatchCleaner:
         for i in range(info.records_count):
             p = read_record(p, end, &record)
             if p == NULL:
-                break                       # not here: _mark has read them all
+                break                       # does not happen: _mark has read them all
             if not self.kept[i]:
                 continue
             timestamp = info.max_timestamp if is_log_append_time(info) else (
@@ -235,7 +236,8 @@ cdef class BatchCleaner:
             return NO_MEMORY
         return self._finish(&header)
 
-    # When the batch's tombstones (or its marker) may go, where that has to be set now; else -1.
+    # The time at which the batch's tombstones or marker may be removed, if it must be set now; else
+    # -1.
     cdef inline int64_t _new_horizon(self, const BatchInfo* info, bint wanted) noexcept nogil:
         if wanted and not (info.attributes & DELETE_HORIZON_MASK):
             return self.now_ms + self.delete_retention_ms
@@ -290,8 +292,7 @@ cdef class BatchCleaner:
         cdef int64_t next_offset = info.base_offset + info.last_offset_delta + 1
         return RETAIN_EMPTY if next_offset == self.upper_bound_offset else DELETE_EMPTY
 
-    # A marker stays until its transaction has no records left, and then until its horizon has
-    # passed.
+    # A marker stays until its transaction has no records left, and then until its horizon.
     cdef int _clean_control(self, const uint8_t* p, const BatchInfo* info, bint done,
                             int retain) except -1:
         cdef BatchInfo header
@@ -315,7 +316,7 @@ cdef class BatchCleaner:
             raise MemoryError()
         return BATCH_OK
 
-    # A batch that needs the caller's word, a codec, or a look at the active producers.
+    # A batch that needs a decision of the caller, a codec, or a check of the active producers.
     cdef int _clean_special(self, const uint8_t* p, const BatchInfo* info,
                             Py_ssize_t position) except -1:
         cdef int retain = self._retention(info)

@@ -91,8 +91,8 @@ cdef class DirCalm:
         now = now_us()
         if by_loop and self.core_fd >= 0:
             waited_us = kstore_core_waited_us(self.core_fd) - self.core_waited_us
-            # It may have waited before the write, too: what counts is all that it did since the
-            # sample and that was no waiting, the write's own time among it.
+            # It may have waited before the write, too. So all time since the sample in which it did
+            # not wait for a core counts, including the write's own.
             if now - self.core_sampled_us - waited_us <= SLOW_US:
                 return
         self.slow_until_us = now + SLOW_FOR_US

@@ -74,12 +74,12 @@ cdef enum:
     # For more in one call, the system takes larger pieces of memory. On a virtual machine these
     # often have to come from the host first: up to eight times the CPU time of the write.
     WRITTEN_AT_ONCE = 524288
-    # A growing file reserves disk space ahead, as much as its size, at most this: a write into
-    # reserved space costs the file system a fifth less. Small files get none.
+    # A growing file reserves disk space ahead: as much as its size, but no more than this. A write
+    # into reserved space costs the file system a fifth less. Small files reserve none.
     RESERVE_FROM = 262144
     RESERVE_AT_MOST = 8388608
-    # Where every write is forced to the disk, zeros are written ahead: a write over them changes
-    # no size and no block map, so that the file system's journal has nothing to commit.
+    # If every write is forced to disk, zeros are written ahead. A write over them changes neither
+    # size nor block map, so the file system's journal has nothing to commit.
     ZEROS_AT_LEAST = 262144
     ZEROS_AT_MOST = 2097152
     ZEROS_FOR_WRITES_BELOW = 131072
@@ -104,7 +104,7 @@ cdef int write_parts(int fd, iovec* parts, int count, int64_t position) noexcept
             parts += 1
             count -= 1
             continue
-        if count == 1:              # a fiftieth of an append cheaper
+        if count == 1:              # makes an append 2% cheaper
             n = pwrite(fd, parts.iov_base, min(parts.iov_len, <size_t>WRITTEN_AT_ONCE), position)
         else:
             n = pwritev(fd, parts, count, position)
@@ -249,7 +249,7 @@ cdef class SegmentFile:
                 sleeps = kstore_sleeps()
                 error = self._write_parts(parts, count)
                 if kstore_sleeps() == sleeps:
-                    self.write_us = 0       # it waited for a core, if for anything
+                    self.write_us = 0       # it waited only for a core, if at all
         elif size > RELEASE_GIL_ABOVE:
             with nogil:
                 error = self._write_parts(parts, count)
@@ -266,7 +266,7 @@ cdef class SegmentFile:
             self.reserving = True
             try:
                 self.reserve_later(self)
-            except Exception:               # what is written counts; the writes ask themselves now
+            except Exception:               # the write succeeded; later ones reserve themselves
                 self.reserving = False
                 self.reserve_later = None
         if self.write_back is not None:
@@ -282,7 +282,7 @@ cdef class SegmentFile:
         self.write_us = now_us() - began if self.timed else 0
         return error
 
-    # Has what was written since the last note written early.
+    # Notes what was written since the last note, so that it is written to disk early.
     cdef int _note_written(self) except -1:
         cdef WriteBack write_back = self.write_back
         cdef int64_t size
@@ -304,8 +304,8 @@ cdef class SegmentFile:
             failed = ftruncate(self.fd, self.size_bytes)
         return failed
 
-    # Reserves disk space for this write and later ones. A refusal is not an error: then the write
-    # may fail.
+    # Reserves disk space for this write and later ones. If that fails, it is not an error: the
+    # write may fail then.
     cdef void _reserve(self, Py_ssize_t size) noexcept:
         cdef int64_t end = self.size_bytes + size
         cdef int failed

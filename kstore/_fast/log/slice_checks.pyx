@@ -79,7 +79,7 @@ cdef bint is_good_in_file(
     cdef int64_t end = slice.position + slice.size_bytes
     cdef int64_t damaged
     if segment is None or segment.handle is not file:
-        return True             # written anew meanwhile
+        return True             # rewritten in the meantime
     if depth == CHECK_ALL or (depth == CHECK_SUMS
                               and not segment.sums_checked(slice.position, end)):
         damaged = find_bad_batch(log, file, slice)

@@ -1,7 +1,7 @@
 """Measures holds of the loop: the time of each callback, and of each read of a connection.
 
 A hold of less than a millisecond costs two reads of the clock and is not counted. Names, counters
-and log lines are in kstore/broker/runtime/loop_watch.py.
+and log lines are in kstore/broker/runtime/loop_holds.py.
 """
 
 from cpython.object cimport PyObject

@@ -228,7 +228,7 @@ cdef class Outbox(AnswerSink):
         return 0 if self.unsent else self.end_unsent()
 
     cdef int handle_outcome(self, int outcome, AnswerBuffer out) except -1:
-        """What became of a try to send a buffer that was not kept yet."""
+        """Handle the result of sending a buffer that was not kept yet."""
         cdef AnswerBuffer copy
         if outcome == SEND_NO_SENDFILE:
             copy = copy_slices(out)

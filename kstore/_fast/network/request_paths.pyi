@@ -12,7 +12,9 @@ class RequestPaths(Outbox):
     principal: str
     """The client's principal: ``User:ANONYMOUS`` before or without authentication."""
     quotas: Any
-    """Applies the quotas of clients (runtime/client_throttles.py); None while there are none."""
+    """Applies the quotas of clients (runtime/quotas/client_throttles.py); None while there are
+    none.
+    """
     client_id: bytes | None
     """Of the last request, while there are quotas."""
     @property

@@ -259,8 +259,8 @@ cdef class LeaseFile:
         return 0
 
     def watch(self):
-        """Have whoever gives a message back wake the waiting workers. Look at the table after this
-        call.
+        """From now on, workers that give a message back wake the waiting workers. Look at the table
+        after this call.
         """
         self.enter()
         self.head.watched = 1

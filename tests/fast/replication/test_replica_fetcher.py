@@ -1,5 +1,5 @@
-"""_fast/replica_fetcher.pyx and replica_session.pyx: what they ask, and what they make of answers,
-with a scripted leader and without sockets.
+"""_fast/replication/replica_fetcher.pyx and replica_session.pyx: their requests, and what they do
+with answers, with a scripted leader and without sockets.
 """
 
 from __future__ import annotations

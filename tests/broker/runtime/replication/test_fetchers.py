@@ -1,5 +1,5 @@
-"""broker/runtime/replication/fetchers.py and _fast/replica_fetcher.pyx: what happens to the log of
-a follower, with real leaders behind real sockets.
+"""broker/runtime/replication/fetchers.py and _fast/replication/replica_fetcher.pyx: what happens to
+the log of a follower, with real leaders and real sockets.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The log of denials: the contents of a line, the limit on the number of lines, and that names
-cannot forge lines. tests/fast/test_rights.py and test_audit.py test which requests are logged.
+cannot forge lines. tests/fast/broker/test_rights.py and test_audit.py test which requests are
+logged.
 """
 
 from __future__ import annotations
