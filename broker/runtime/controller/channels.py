@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.controller import messages
-from kstore.broker.state.controller.doubts import LogEnd
 from kstore.broker.state.controller.state import PIECE
 from kstore.errors import ErrorCode, KafkaError
 from kstore.protocol.controller.broker_requests import (
@@ -294,7 +293,9 @@ class Decider(Protocol):
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
         """A broker cannot open replicas."""
 
-    def logs_ended(self, broker: BrokerImage, ends: Mapping[tuple[str, int], LogEnd]) -> None:
+    def logs_ended(
+        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+    ) -> None:
         """A broker has answered where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
@@ -348,26 +349,12 @@ class Channels:
             self._when_offline(broker, failed)
 
     def note_ends(
-        self, broker: BrokerImage, topics: Iterable[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, topics: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
-        """Note where logs end, if the broker says it: of partitions without a leader, and of logs
-        with later leader epochs than their roles.
-        """
-        ends: dict[tuple[str, int], LogEnd] = {}
-        told = {topic.topic_id: topic for topic in topics}
-        for topic in response.topics:
-            found = [row for row in topic.partition_errors if row.log_end_offset >= 0]
-            asked = told.get(topic.topic_id)
-            if not found or asked is None:
-                continue
-            epochs = {state.partition_index: state.leader_epoch for state in asked.partition_states}
-            for row in found:
-                ends[asked.topic_name, row.partition_index] = LogEnd(
-                    epochs[row.partition_index], row.latest_epoch, row.log_end_offset,
-                    refused=row.error_code == ErrorCode.FENCED_LEADER_EPOCH,
-                )  # fmt: skip
-        if ends:
-            self._when_ended(broker, ends)
+        """Note where logs end, if the broker says it."""
+        rows = (row for topic in response.topics for row in topic.partition_errors)
+        if any(row.log_end_offset >= 0 for row in rows):
+            self._when_ended(broker, topics, response)
 
     # ---- brokers ----
 

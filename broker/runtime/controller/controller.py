@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.partition_nodes import RECOVERING
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.controller.store import Found
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
-    from kstore.broker.state.controller.doubts import LogEnd
     from kstore.broker.state.controller.reassignment import Refusal
     from kstore.broker.state.metadata.image import BrokerImage, TopicImage
     from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic
     from kstore.broker.state.work import Work
+    from kstore.protocol.controller.broker_requests import LeaderAndIsrTopic
 
 __all__ = ["Controller"]
 
@@ -112,9 +112,11 @@ class Controller(Decisions):
         for contraction in found.contractions:
             self.spawn(self.shrinking.finish, contraction.topic.name)
 
-    def logs_ended(self, broker: BrokerImage, ends: Mapping[tuple[str, int], LogEnd]) -> None:
+    def logs_ended(
+        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+    ) -> None:
         """A broker has answered where logs end."""
-        self.doubts.hear(broker, ends)
+        self.doubts.hear(broker, asked, response)
 
     def read_anew(self) -> None:
         """Read the store again, because its state is unknown; the task that follows the brokers
@@ -348,6 +350,7 @@ class Controller(Decisions):
     async def delete_topic(self, name: str) -> None:
         """Delete a topic; returns when the live brokers have deleted its logs. TopicError."""
         await self.topics.delete(name)
+        self.spawn(self.doubts.forget)
 
     # ---- elections and reassignments: moves.py ----
 
@@ -357,7 +360,9 @@ class Controller(Decisions):
         """Elect preferred leaders (0), or any for leaderless partitions (1); None means all that
         need it. For each partition, why none was elected, or None. KafkaError.
         """
-        return await self.moves.elect_leaders(election_type, partitions)
+        elected = await self.moves.elect_leaders(election_type, partitions)
+        self.spawn(self.doubts.forget)
+        return elected
 
     async def alter_reassignments(
         self,

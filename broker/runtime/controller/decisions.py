@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
-    from kstore.broker.state.controller.doubts import LogEnd
     from kstore.broker.state.metadata.image import BrokerImage
     from kstore.broker.state.work import Work
+    from kstore.protocol.controller.broker_requests import LeaderAndIsrTopic
 
 __all__ = ["UNCLEAN_ELECTION", "Decisions"]
 
@@ -353,7 +353,9 @@ class Decisions(ABC):
         self.channels.tell_partitions(failed, replicas=False)
 
     @abstractmethod
-    def logs_ended(self, broker: BrokerImage, ends: Mapping[tuple[str, int], LogEnd]) -> None:
+    def logs_ended(
+        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+    ) -> None:
         """A broker has answered where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:

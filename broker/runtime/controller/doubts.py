@@ -5,16 +5,19 @@ are in state/controller/doubts.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.controller import doubts
+from kstore.broker.state.controller.doubts import LogEnd
+from kstore.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kstore.broker.runtime.controller.decisions import Decisions
-    from kstore.broker.state.controller.doubts import LogEnd
     from kstore.broker.state.controller.state import PartitionChange
     from kstore.broker.state.metadata.image import BrokerImage
+    from kstore.protocol.controller.broker_requests import LeaderAndIsrTopic
 
 __all__ = ["ControllerDoubts"]
 
@@ -30,13 +33,31 @@ class ControllerDoubts:
         self._ends: dict[Place, dict[int, tuple[int, LogEnd]]] = {}
         """Doubted partition to broker to its broker epoch and the end of its log."""
 
-    def hear(self, broker: BrokerImage, ends: Mapping[Place, LogEnd]) -> None:
-        """A broker has answered where these logs end."""
-        self._controller.spawn(self._controller.in_the_end, self._take, broker, ends)
+    def hear(self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any) -> None:
+        """A broker has answered where logs end."""
+        self._controller.spawn(self._controller.in_the_end, self._take, broker, asked, response)
 
-    async def _take(self, broker: BrokerImage, ends: Mapping[Place, LogEnd]) -> None:
-        changes = [self._decide(broker, place, end) for place, end in ends.items()]
-        await self._controller.commit([change for change in changes if change is not None])
+    async def forget(self) -> None:
+        """Forget the ends of logs of deleted partitions, and of those that have a leader."""
+        slices = Slices()
+        for place in list(self._ends):
+            partition = self._controller.state.partition(*place)
+            if partition is None or not doubts.is_doubted(partition):
+                self._ends.pop(place, None)
+            await slices.breathe()
+
+    async def _take(
+        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+    ) -> None:
+        changes = []
+        slices = Slices()
+        for place, end in _ends_in(asked, response):
+            change = self._decide(broker, place, end)
+            if change is not None:
+                changes.append(change)
+            await slices.breathe()
+        await self._controller.commit(changes)
+        await self.forget()
 
     def _decide(self, broker: BrokerImage, place: Place, end: LogEnd) -> PartitionChange | None:
         state = self._controller.state
@@ -63,7 +84,9 @@ class ControllerDoubts:
         current = {
             node: each
             for node, (epoch, each) in heard.items()
-            if node in state.brokers and state.brokers[node].epoch == epoch
+            if node in state.brokers
+            and state.brokers[node].epoch == epoch
+            and each.role_epoch == end.role_epoch
         }
         change = doubts.most_complete(state, *place, current)
         if change is not None:
@@ -81,3 +104,21 @@ class ControllerDoubts:
                 *place, {node: each.place for node, each in sorted(current.items())},
             )  # fmt: skip
         return change
+
+
+def _ends_in(asked: Sequence[LeaderAndIsrTopic], response: Any) -> Iterator[tuple[Place, LogEnd]]:
+    """Where logs end by a response: of partitions without a leader, and of logs with later leader
+    epochs than their roles.
+    """
+    topics = {topic.topic_id: topic for topic in asked}
+    for topic in response.topics:
+        found = [row for row in topic.partition_errors if row.log_end_offset >= 0]
+        told = topics.get(topic.topic_id)
+        if not found or told is None:
+            continue
+        epochs = {state.partition_index: state.leader_epoch for state in told.partition_states}
+        for row in found:
+            refused = row.error_code == ErrorCode.FENCED_LEADER_EPOCH
+            epoch = epochs[row.partition_index]
+            end = LogEnd(epoch, row.latest_epoch, row.log_end_offset, refused)
+            yield (told.topic_name, row.partition_index), end

@@ -4,8 +4,12 @@ have later leader epochs than the coordination store.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from kstore.broker.runtime.controller.doubts import ControllerDoubts
 from kstore.broker.state.controller.doubts import LARGEST_EPOCH
 from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.image import PartitionImage
@@ -152,5 +156,65 @@ def test_an_impossible_epoch_changes_nothing() -> None:
         await cluster.settle()
         assert now(cluster).leader >= 0
         assert now(cluster).leader_epoch < 500
+
+    run(story)
+
+
+@pytest.mark.parametrize("how", ["is deleted", "is elected uncleanly"])
+def test_the_ends_of_a_partition_that_waits_no_more_are_forgotten(how: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        await restarted(cluster, {0: (8, 50), 1: (8, 50)}, away=(2,))
+        await reached(lambda: now(cluster).leader_epoch > 500)
+        known = cluster.controller.doubts._ends
+        await reached(lambda: known.get(T0, {}).keys() == {0, 1})
+        if how == "is deleted":
+            await cluster.controller.delete_topic("t")
+        else:
+            await cluster.controller.elect_leaders(1, [TopicPartition("t", 0)])
+        await reached(lambda: not known)
+
+    run(story)
+
+
+def test_an_answer_about_many_partitions_lets_others_run_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kstore.broker.runtime.slices.SLICE_S", 0)  # each piece takes a whole slice
+    turn = 0
+    decided: list[int] = []
+    decide = ControllerDoubts._decide
+
+    def counted(*arguments: Any) -> Any:
+        decided.append(turn)
+        return decide(*arguments)
+
+    async def take_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def story(cluster: Cluster) -> None:
+        places = [("t", index) for index in range(20)]
+        assignments = {index: (0, 1, 2) for _, index in places}
+        await cluster.controller.create_topic(NewTopic("t", -1, -1, assignments))
+        await cluster.settle()
+        await cluster.controller.close()
+        for node in cluster.nodes.values():
+            node.stop()
+            node.log_ends |= dict.fromkeys(places, (8, 50))
+            node.start()
+        monkeypatch.setattr(ControllerDoubts, "_decide", counted)
+        others = asyncio.get_running_loop().create_task(take_turns())
+        await cluster.elect()
+
+        def all_doubted() -> bool:
+            partitions = cluster.controller.state.topics["t"].partitions
+            return all(each.leader_epoch > 500 for each in partitions)
+
+        await reached(all_doubted)
+        others.cancel()
+        assert len(decided) >= 20
+        assert len(set(decided)) == len(decided)
 
     run(story)
