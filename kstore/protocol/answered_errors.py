@@ -42,13 +42,19 @@ class Counted(Protocol):
 
 def error_counts(response: Message | Counted, version: int) -> dict[int, int] | None:
     """The number of occurrences of each error code other than 0; None if there is none."""
+    if isinstance(response, Message):
+        fields = _fields(response, version)
+        if fields is None or not fields.inside:
+            found: dict[int, int] = {}
+            _count_codes(response, () if fields is None else fields.codes, found)
+            return found or None
     steps = counting(response, version)
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            found: dict[int, int] | None = done.value
-            return found
+            counts: dict[int, int] | None = done.value
+            return counts
 
 
 def counting(

@@ -63,6 +63,8 @@ class GroupDriver:
         self.refused: Counter[int] = Counter()
         """What owners' commits were refused with so far."""
         self.timers: dict[TimerKey, tuple[int, int, TimerEvent]] = {}
+        self.beats = 0
+        """The number of heartbeats that were answered without work."""
         self._ids = itertools.count(1)
         self._order = itertools.count()
 
@@ -100,8 +102,11 @@ class GroupDriver:
         new_id = str(next(self._ids)) if wants_id else ""
         ctx = self.context(parked, version, client_id, "/127.0.0.1", new_id)
         before = snapshot(self.shard)
+        kept = self.shard.beat(request, ctx)
         result = whole(self.shard.decide(request, ctx))
         assert snapshot(self.shard) == before, "a decision changed the state"
+        assert kept in (None, result), "a heartbeat is not answered as the full decision does"
+        self.beats += kept is not None
         self.refused.update(result.refused)
         self.take(result)
         if result.response is not None:

@@ -27,6 +27,7 @@ from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.state.distribution import Distribution
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard, group_id_of
+from kstore.broker.state.groups.coordinator.tables import BEATS
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
@@ -181,8 +182,24 @@ class GroupPartition(CoordinatorPartition):
         KafkaError if it fails.
         """
         self.check()
+        if self._line.is_free and (beat := self._beat(request, asked)) is not None:
+            return beat
         step = self._line.begin(self._answer(request, asked))
         return step.result() if step.done else self._answer_later(step)
+
+    def _beat(self, request: Message, asked: Asker) -> Message | Awaitable[Message] | None:
+        """The answer to a heartbeat that changes nothing; None if a step must decide."""
+        if type(request).__name__ not in BEATS:
+            return None
+        context = self._coordinator.context(group_id_of(request), None, asked)
+        result = self.shard.beat(request, context)
+        if result is None or result.response is None:
+            return None
+        for change in result.timers:
+            assert change.event is not None
+            self._timers.set(change.key, change.delay_ms, change.event)
+        told = self.writer.to_be_committed(self.place)
+        return result.response if told is None else self._settled(told, result.response)
 
     async def _answer_later(self, step: Step[Message | Awaitable[Message]]) -> Message:
         answer = await step.wait()

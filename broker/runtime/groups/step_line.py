@@ -105,6 +105,11 @@ class StepLine:
         self._loop = loop
         self._steps: deque[Step[object]] = deque()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no step waits."""
+        return not self._steps
+
     def begin(self, work: Work[T]) -> Step[T]:
         """Add a step on the shard. It runs at once if it is short and no other is before it."""
         step = Step(work)

@@ -37,7 +37,7 @@ from kstore.protocol.groups.classic import (
     SyncGroupResponse,
 )
 
-__all__ = ["expire", "heartbeat", "leave_group", "sync_group"]
+__all__ = ["beat", "expire", "heartbeat", "leave_group", "sync_group"]
 
 
 def sync_group(
@@ -115,8 +115,21 @@ def heartbeat(
         yield from step.prepare_rebalance()
         step.expect_heartbeat(group.members[request.member_id])
         return step.result(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    if group.state == PREPARING_REBALANCE:
-        error_code = ErrorCode.REBALANCE_IN_PROGRESS
+    return _kept(group, request)
+
+
+def beat(group: ClassicGroup, request: HeartbeatRequest, ctx: GroupContext) -> Result | None:
+    """See the table BEATS."""
+    is_current = request.generation_id == group.generation_id and not group.lacking
+    if not is_current or member_error(group, request.member_id, request.group_instance_id):
+        return None
+    return _kept(group, request)
+
+
+def _kept(group: ClassicGroup, request: HeartbeatRequest) -> Result:
+    """The session is kept."""
+    rebalances = group.state == PREPARING_REBALANCE
+    error_code = ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE
     timer = session_timer(group.group_id, group.members[request.member_id])
     return Result(HeartbeatResponse(error_code=error_code), timers=(timer,))
 

@@ -23,7 +23,12 @@ from kstore.broker.state.groups.consumer.member import (
 from kstore.broker.state.groups.consumer.metadata_hash import metadata_hash
 from kstore.broker.state.groups.consumer.reconcile import Owned
 from kstore.broker.state.groups.consumer.records import regex_record
-from kstore.broker.state.groups.consumer.step import ConsumerStep, Refusal
+from kstore.broker.state.groups.consumer.step import (
+    ConsumerStep,
+    Refusal,
+    may_assign,
+    session_timer,
+)
 from kstore.broker.state.groups.contract import Group, ShardState, absence
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RebalanceExpired, RegexesDue, SessionExpired
@@ -143,14 +148,50 @@ def _stay(
     changed = topics_changed or regex[0]
     updated = step.reconcile(updated, target, changed=changed, owned=owned)
     step.keep_session(updated.member_id)
+    is_new = member.assigned != updated.assigned
+    return step.result(_response(request, updated, ctx, with_assignment=is_new))
+
+
+def beat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, ctx: GroupContext
+) -> Result | None:
+    """See the table BEATS: the member is known, its fields are the same, it has reached its target,
+    and no new target is due.
+    """
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or request.member_epoch != member.epoch
+        or member.epoch <= 0
+        or not member.is_reconciled_to(group.assignment_epoch)
+        or (request.instance_id is not None and group.static_member(request.instance_id) != member)
+        or member.regex
+        or group.regexes
+        or group.seen_image_version != ctx.topics.version
+        or (group.assignment_epoch < group.epoch and may_assign(group, ctx))
+        or _updated(member, request, ctx) != member
+    ):
+        return None
+    timeout_ms = ctx.configs["consumer.session.timeout.ms"]
+    timer = session_timer(group.group_id, member.member_id, timeout_ms)
+    return Result(_response(request, member, ctx), timers=(timer,))
+
+
+def _response(
+    request: ConsumerGroupHeartbeatRequest,
+    member: Member,
+    ctx: GroupContext,
+    *,
+    with_assignment: bool = False,
+) -> ConsumerGroupHeartbeatResponse:
     response = ConsumerGroupHeartbeatResponse(
-        member_id=updated.member_id,
-        member_epoch=updated.epoch,
+        member_id=member.member_id,
+        member_epoch=member.epoch,
         heartbeat_interval_ms=ctx.configs["consumer.heartbeat.interval.ms"],
     )
-    if _is_full(request) or member.assigned != updated.assigned:
-        response.assignment = _assignment(updated.assigned)
-    return step.result(response)
+    if with_assignment or _is_full(request):
+        response.assignment = _assignment(member.assigned)
+    return response
 
 
 def _open(

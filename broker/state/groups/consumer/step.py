@@ -59,7 +59,7 @@ from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.schema import Message
 
-__all__ = ["ConsumerStep", "Refusal", "timer_key"]
+__all__ = ["ConsumerStep", "Refusal", "may_assign", "session_timer", "timer_key"]
 
 REGEX_REFRESH_MIN_MS = 10_000
 ROWS_PER_MS = 10_000
@@ -80,6 +80,24 @@ class Refusal(NamedTuple):
 def timer_key(what: str, group_id: str, member_id: str) -> TimerKey:
     """The key of a member's timer: session, rebalance, or a classic member's rejoin or sync."""
     return (f"consumer {what}", group_id, member_id)
+
+
+def session_timer(group_id: str, member_id: str, timeout_ms: int) -> TimerChange:
+    """The change that restarts a member's session."""
+    key = timer_key("session", group_id, member_id)
+    return TimerChange(key, timeout_ms, SessionExpired(group_id, member_id))
+
+
+def may_assign(group: ConsumerGroup, ctx: GroupContext) -> bool:
+    """KIP-1263: a burst of changes leads to few computations, however short the interval is.
+    Otherwise a thousand members that join at once would each wait for all earlier computations. The
+    first heartbeat after the interval triggers it.
+    """
+    assigned_ms = group.assignment_timestamp_ms
+    members = len(group.members)
+    least_ms = members * (members + len(group.owned)) // ROWS_PER_MS
+    interval_ms = max(ctx.configs["consumer.assignment.interval.ms"], least_ms)
+    return not assigned_ms or has_passed(interval_ms, assigned_ms, ctx.now_ms)
 
 
 class ConsumerStep:
@@ -124,8 +142,8 @@ class ConsumerStep:
         group_id = self.group.group_id
         if timeout_ms is None:
             timeout_ms = self.ctx.configs["consumer.session.timeout.ms"]
-        key = timer_key("session", group_id, member_id)
-        self.set_timer(key, timeout_ms, SessionExpired(group_id, member_id))
+        change = session_timer(group_id, member_id, timeout_ms)
+        self._timers[change.key] = change
 
     def set_rebalance_timer(self, member: Member) -> None:
         """Set the timer that removes a member that does not give up its partitions."""
@@ -221,7 +239,7 @@ class ConsumerStep:
         """
         group = self.group
         previous_id = group.static_members.get(new.instance_id or "", new.member_id)
-        if group.assignment_epoch >= self.epoch or not self._may_assign():
+        if group.assignment_epoch >= self.epoch or not may_assign(group, self.ctx):
             owner_id = new.member_id if new.instance_id is None else previous_id
             return group.assignment_epoch, group.target_of(owner_id)
         members = group.with_member(old, new)
@@ -258,18 +276,6 @@ class ConsumerStep:
             yield
         homogeneous = group.subscriptions_with(old, new).homogeneous
         return GroupSpec(specs, partitions, homogeneous)
-
-    def _may_assign(self) -> bool:
-        """KIP-1263: a burst of changes leads to few computations, however short the interval is.
-        Otherwise a thousand members that join at once would each wait for all earlier computations.
-        The first heartbeat after the interval triggers it.
-        """
-        group = self.group
-        assigned_ms = group.assignment_timestamp_ms
-        members = len(group.members)
-        least_ms = members * (members + len(group.owned)) // ROWS_PER_MS
-        interval_ms = max(self.ctx.configs["consumer.assignment.interval.ms"], least_ms)
-        return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def _assignor_name(self, members: list[Member]) -> str:
         """The assignor that most members choose, of those that choose one."""

@@ -16,6 +16,7 @@ from kstore.broker.state.groups.consumer.ordered_expansion import as_seen_by
 from kstore.broker.state.groups.contract import Group
 from kstore.broker.state.groups.coordinator.admin import describe_group, expiry_records, list_groups
 from kstore.broker.state.groups.coordinator.tables import (
+    BEATS,
     CHECKS,
     NO_GROUP,
     OTHERS,
@@ -43,9 +44,7 @@ from kstore.protocol.schema import Message
 
 __all__ = ["GroupShard", "group_id_of"]
 
-BEATS = frozenset(("HeartbeatRequest", "ConsumerGroupHeartbeatRequest"))
-"""The requests that carry positions."""
-GATED = BEATS | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
+GATED = BEATS.keys() | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
 """The requests that may change targets."""
 
 
@@ -81,6 +80,20 @@ class GroupShard:
         row = rows.get(kind) or rows[OTHERS]
         result = yield from _decided(resolve(row)(self, group, request, ctx))
         return exchange(self, self.positions, request, result, ctx) if name in BEATS else result
+
+    def beat(self, request: Message, ctx: GroupContext) -> Result | None:
+        """The result of `decide` for most heartbeats: those that change nothing and only keep the
+        member's session. None for all other requests. It costs a third.
+        """
+        rows: Any = BEATS.get(type(request).__name__)
+        if rows is None or self.positions or (ctx.image is not None and ctx.image.ordered):
+            return None
+        heartbeat: Any = request
+        group: Group | None = self.groups.get(heartbeat.group_id)
+        if group is None or heartbeat.need_position or heartbeat.position:
+            return None
+        row = rows.get(group.kind)
+        return None if row is None else resolve(row)(group, request, ctx)
 
     def follow(self, event: TimerEvent, ctx: GroupContext) -> Work[Result]:
         """Decide about a timer that fired."""

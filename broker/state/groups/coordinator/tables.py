@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = [
+    "BEATS",
     "CHECKS",
     "NO_GROUP",
     "OTHERS",
@@ -73,6 +74,14 @@ REQUESTS: dict[str, dict[str, str]] = {
 }
 """A request's class name to the group's kind to ``f(shard, group, request, ctx)``, which returns a
 Result, or work with a Result.
+"""
+
+BEATS: dict[str, dict[str, str]] = {
+    "HeartbeatRequest": {"classic": "groups.classic.sync:beat"},
+    "ConsumerGroupHeartbeatRequest": {"consumer": "groups.consumer.heartbeat:beat"},
+}
+"""The requests that carry positions. Class name to kind to ``f(group, request, ctx)``: the same
+Result as in REQUESTS, without work, for a heartbeat that only keeps the session; None for others.
 """
 
 RECORDS: dict[int, str] = {

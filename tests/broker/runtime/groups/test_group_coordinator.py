@@ -21,6 +21,7 @@ from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
+from kstore.broker.state.groups.timers import HeartbeatExpired, heartbeat_key
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
@@ -29,6 +30,7 @@ from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.broker.runtime.coordinators.cluster_host import SMALL_GROUPS, Replicated
 from tests.broker.runtime.groups.group_requests import ASKED, commit, committed, join, stable_member
+from tests.plain_messages import Answer, Ask
 
 SETTINGS = BrokerConfig.load(
     overrides={
@@ -309,6 +311,48 @@ def test_who_waits_when_the_broker_stops_is_sent_elsewhere(tmp_path: Path) -> No
         await coordinator.close()
         answer: Any = await waiting
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+    run(tmp_path, story)
+
+
+def test_a_heartbeat_without_news_is_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        partition = await coordinator.partition("g")
+        member_id = await stable_member(coordinator, session_ms=500)
+        beat = Ask.Heartbeat(group_id="g", member_id=member_id, generation_id=1)
+        ghost = Ask.Heartbeat(group_id="g", member_id="ghost", generation_id=1)
+        begun: list[object] = []
+        begin = partition._line.begin
+        monkeypatch.setattr(
+            partition._line, "begin", lambda work: begun.append(work) or begin(work)
+        )
+        assert (await coordinator.handle("g", beat, ASKED)) == Answer.Heartbeat()
+        assert not begun
+        refused: Any = await coordinator.handle("g", ghost, ASKED)
+        assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert len(begun) == 1
+        # Behind steps that wait, it is one of them: it must not overtake what they decide.
+        waiting = partition._line.begin_soon(partition._told(HeartbeatExpired("g", "ghost")))
+        answer: Any = coordinator.answer("g", beat, ASKED)
+        assert not waiting.done
+        assert await answer == Answer.Heartbeat()
+        assert waiting.done
+
+    run(tmp_path, story)
+
+
+def test_heartbeats_keep_the_session(tmp_path: Path) -> None:
+    async def story(host: Host, coordinator: GroupCoordinator) -> None:
+        partition = await coordinator.partition("g")
+        member_id = await stable_member(coordinator, session_ms=60_000)
+        key = heartbeat_key("g", member_id)
+        before = partition._timers._timers[key].deadline
+        await asyncio.sleep(0.01)
+        beat = Ask.Heartbeat(group_id="g", member_id=member_id, generation_id=1)
+        await coordinator.handle("g", beat, ASKED)
+        assert partition._timers._timers[key].deadline > before
 
     run(tmp_path, story)
 

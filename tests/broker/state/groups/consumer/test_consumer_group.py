@@ -72,10 +72,16 @@ class TestMembership:
         assert driver.group.state == "Stable"
 
     def test_a_heartbeat_without_news_writes_nothing(self, driver: ConsumerDriver) -> None:
-        two_members(driver)
+        topic = two_members(driver)
+        before = driver.beats
         response = driver.beat("a", 3)
         assert response.assignment is None
         assert driver.last_records == []
+        driver.beat("b", 3, {topic: [2, 3]})
+        assert driver.beats == before + 2, "they are answered without work"
+        driver.topic("t", 5)
+        driver.beat("a", 3)
+        assert driver.beats == before + 2
 
     def test_a_full_request_is_told_its_assignment(self, driver: ConsumerDriver) -> None:
         topic = two_members(driver)
