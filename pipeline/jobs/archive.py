@@ -35,7 +35,7 @@ __all__ = ["FEW", "ArchiveOptions", "Plan", "archive", "check_alone", "plan", "t
 
 TASKS_PER_CORE = 3
 FEW = 2_000_000
-"""Offsets that one process reads in about the time that Spark takes to start."""
+"""The number of offsets that one process reads in about the time that Spark takes to start."""
 Sums = dict[tuple[str, int], tuple[int, int, int]]
 """By topic and partition: records, digest, and offsets without a record."""
 _SUMMED = ("offset", "endOffset", "records", "digest")
@@ -79,7 +79,7 @@ class Plan:
 def plan(
     spark: SparkSession | None, options: ArchiveOptions, report: Callable[[str], None]
 ) -> Plan:
-    """Look at the archive and at the cluster. Raises JobError where they do not go together."""
+    """Compare the archive with the cluster. Raises JobError if they do not belong together."""
     known = read_slices(spark, options.path, must_exist=False)
     with Brokers(options.settings, read_committed=options.read_committed) as brokers:
         topics = brokers.topics(options.topics)
@@ -102,10 +102,11 @@ def archive(
     report: Callable[[str], None],
     planned: Plan | None = None,
 ) -> list[Slice]:
-    """Archive the records of the topics that the archive does not have yet. Returns the slices of
-    this run; empty if there was nothing new. Without Spark, this process does it, in a folder here.
+    """Archive the records of the topics that the archive does not have yet.
 
-    Raises JobError, and PipelineError where brokers do not give the records.
+    Returns the slices of this run; empty if there was nothing new. Without Spark, this process does
+    it, in a folder of this machine. Raises JobError, and PipelineError if brokers do not return the
+    records.
     """
     planned = planned or plan(spark, options, report)
     if not planned.ranges:
@@ -184,7 +185,7 @@ def _check_life(topic: Topic, known: Slice, path: str) -> None:
 
 
 def _write_here(path: str, reading: Scan, ranges: Sequence[Range], run: str) -> Sums:
-    """Write the entries by this process. The sums are of what can be read back."""
+    """Write the entries in this process. Returns the sums of what can be read back."""
     with RunFiles(path, run) as files:
         for part in ranges:
             for batch in reading.read(part):
@@ -212,9 +213,9 @@ def _write(
     spark: SparkSession, options: ArchiveOptions, reading: Scan, ranges: Sequence[Range], run: str
 ) -> None:
     found = scan(spark, reading, split(ranges, task_count(spark, options.tasks)))
-    # A format that other programs also read; Spark's default is its own.
+    # A format that other programs can also read; Spark's default is its own.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # In this order Spark need not sort again for its folders, and each file is sorted by offset.
+    # In this order, Spark need not sort again for its folders, and each file is sorted by offset.
     found.sortWithinPartitions(*PARTITIONED_BY, "partition", "offset").write.partitionBy(
         *PARTITIONED_BY
     ).option("compression", "zstd").parquet(data_path(options.path, run))

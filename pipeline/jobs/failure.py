@@ -6,8 +6,8 @@ __all__ = ["JobError"]
 
 
 class JobError(Exception):
-    """What a job can't do, the value concerned, and what to do. ``passes``: the job may succeed
-    later without a change.
+    """What a job cannot do, with the value, and what to do about it. ``passes``: the job may
+    succeed later without a change.
     """
 
     def __init__(self, text: str, *, passes: bool = False) -> None:

@@ -126,8 +126,8 @@ def write_slices(
     slices: Sequence[Slice],
     check: Callable[[Sequence[Slice], list[Slice]], None],
 ) -> None:
-    """Make a run count, if `check` does not object to these and what the archive holds by then. In
-    a folder of this machine, no other run can come to count in between.
+    """Make a run count, unless `check` raises for these slices and those that the archive has by
+    then. In a folder of this machine, no other run can start to count in between.
     """
     run = slices[0].run
     if spark is None:
@@ -156,8 +156,8 @@ def _rows(slices: Sequence[Slice]) -> list[dict[str, Any]]:
 
 
 def _here(path: str, run: str) -> str | None:
-    """The archive as a folder of this machine; None if that is not where Spark has written this
-    run's entries: without a scheme, a path can be of another file system.
+    """The archive as a folder of this machine; None if Spark has written this run's entries
+    elsewhere: without a scheme, a path can belong to another file system.
     """
     folder = _LOCAL_URL.sub("", path)
     return folder if Path(data_path(folder, run)).is_dir() else None

@@ -55,8 +55,8 @@ def entry_batches(
 
 
 def stored_records(path: str, run: str, topic: str | None = None) -> int:
-    """How many records of a topic, or of all, the files of a run have, by their footers. Raises
-    PipelineError.
+    """The number of records of a topic, or of all topics, in the files of a run, by their footers.
+    Raises PipelineError.
     """
     files = _files(path, run, "record", None if topic is None else {topic})
     return sum(_opened(file.path).metadata.num_rows for file in files)

@@ -75,14 +75,14 @@ class Restored:
 def restore(
     spark: SparkSession | None, options: RestoreOptions, report: Callable[[str], None]
 ) -> list[Restored]:
-    """Restore all records of these topics that the target does not have. Without Spark, this
-    process does it.
+    """Restore all records of these topics that the target does not have.
 
-    Raises JobError, and PipelineError where records can't be written.
+    Without Spark, this process does it. Raises JobError, and PipelineError if records can't be
+    written.
     """
     slices = _slices(spark, options)
-    # Before anything is written: records behind a gap can't be removed from the target again,
-    # because offsets only rise.
+    # Before anything is written: records after a gap can't be removed from the target again,
+    # because offsets only increase.
     check_files(spark, options.path, slices)
     _check_given_offsets(options.settings)
     by_topic = {name: list(group) for name, group in groupby(slices, key=attrgetter("topic"))}
@@ -100,7 +100,7 @@ def restore(
 
 
 def offsets_to_restore(options: RestoreOptions) -> int:
-    """How many offsets the archive, a folder of this machine, has of these topics. Raises
+    """The number of offsets of these topics in the archive, a folder of this machine. Raises
     JobError.
     """
     return sum(each.end - each.start for each in _slices(None, options))
