@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import TIMEOUT_MS, client_config
 from kstore.cli.failure import guarded
-from kstore.cli.options import TIMEOUT_MS, Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 
 __all__ = ["admin_command", "with_admin"]

@@ -1,9 +1,9 @@
-"""Parses enumerations, partitions, times and durations of the command line."""
+"""Parses enumerations, settings, partitions, times and durations of the command line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from kstore.types import TopicPartition
 
 __all__ = [
+    "key_values",
     "one_of",
     "parse_datetime_ms",
     "parse_duration_ms",
@@ -24,6 +25,17 @@ _SHORT = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _ISO = re.compile(
     r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
 )
+
+
+def key_values(items: Sequence[str] | None, example: str) -> dict[str, str]:
+    """Parse KEY=VALUE items; raises typer.BadParameter for an item that is not one."""
+    found: dict[str, str] = {}
+    for item in items or ():
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{item!r} is not KEY=VALUE, such as {example}")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def one_of(name: str, value: str, *known: str) -> str:

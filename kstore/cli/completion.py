@@ -211,7 +211,7 @@ def _answer(
     given: Mapping[str, Any],
     ask: Callable[[AdminClient], Iterable[str]],
 ) -> list[str]:
-    from kstore.cli.client_options import client_config
+    from kstore.cli.client_config import client_config
     from kstore.cli.cluster_folder import ClusterError
     from kstore.config import ConfigError
     from kstore.errors import KafkaError

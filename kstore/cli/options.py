@@ -8,12 +8,7 @@ import typer
 
 from kstore.cli import completion
 
-__all__ = ["DEFAULT_FOLDER", "TIMEOUT_MS", "Bootstrap", "DryRun", "Header", "Json", "Topic"]
-
-# How long a command tries to find a broker.
-TIMEOUT_MS = 10_000
-# The cluster folder of a command that names none.
-DEFAULT_FOLDER = "kstore-cluster"
+__all__ = ["Bootstrap", "DryRun", "Header", "Json", "ProfileName", "Properties", "Servers", "Topic"]
 
 Topic = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=completion.topics)]
 Bootstrap = Annotated[
@@ -30,3 +25,33 @@ Header = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, one object per line.")]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="The brokers to connect to first, or a cluster's folder; by default "
+        "KSTORE_BOOTSTRAP_SERVER, else ./kstore-cluster if that cluster runs, else "
+        "localhost:9092.",
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        autocompletion=completion.settings,
+        help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} are replaced by the "
+        "variable's or the file's content.",
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        autocompletion=completion.profile_names,
+        help="Client settings from a file (see `kstore profile`); by default KSTORE_PROFILE.",
+    ),
+]

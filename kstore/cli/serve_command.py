@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kstore.cli import completion
-from kstore.cli.client_options import key_values
+from kstore.cli.arguments import key_values
 from kstore.cli.serve import ServeArguments
 from kstore.cli.serve import serve as run
 

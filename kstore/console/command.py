@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import client_config
+from kstore.cli.options import ProfileName, Properties, Servers
 from kstore.cli.records.field_formats import Registry
 
 __all__ = ["EXAMPLE", "console"]

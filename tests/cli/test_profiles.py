@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from kstore.cli.app import run
-from kstore.cli.client_options import client_config
+from kstore.cli.client_config import client_config
 from kstore.cli.profiles import profiles_path
 from kstore.config import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.admin_command import admin_command
-from kstore.cli.client_options import key_values
+from kstore.cli.arguments import key_values
 from kstore.cli.options import DryRun
 from kstore.cli.output import Output
 

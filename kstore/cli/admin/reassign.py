@@ -8,8 +8,7 @@ import typer
 
 from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
-from kstore.cli.arguments import parse_ids, parse_partition
-from kstore.cli.client_options import key_values
+from kstore.cli.arguments import key_values, parse_ids, parse_partition
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
-from kstore.cli.arguments import parse_datetime_ms, parse_ids, parse_partition
-from kstore.cli.client_options import key_values
+from kstore.cli.arguments import key_values, parse_datetime_ms, parse_ids, parse_partition
 from kstore.cli.failure import fail
 from kstore.cli.options import DryRun, Topic
 from kstore.cli.output import Output

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, fail, guarded
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _source(
         return source_of_folders(folder)
     if config:
         return source_of_configs(config)
-    from kstore.cli.client_options import client_config
+    from kstore.cli.client_config import client_config
     from kstore.clients import AdminClient
 
     with AdminClient(client_config("admin", bootstrap, properties, profile)) as admin:

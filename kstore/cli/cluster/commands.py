@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.admin_command import admin_command
+from kstore.cli.client_config import DEFAULT_FOLDER
 from kstore.cli.cluster.machine import machine_name, usable_cores
 from kstore.cli.cluster_folder import (
     BrokerFolder,
@@ -25,7 +26,7 @@ from kstore.cli.cluster_folder import (
     wait_for_end,
 )
 from kstore.cli.failure import guarded
-from kstore.cli.options import DEFAULT_FOLDER, Json
+from kstore.cli.options import Json
 from kstore.cli.output import Output
 from kstore.cli.process_list import hide_secrets
 

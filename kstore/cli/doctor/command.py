@@ -8,19 +8,13 @@ from typing import Annotated
 import typer
 
 from kstore.cli import completion
-from kstore.cli.arguments import parse_duration_ms
-from kstore.cli.client_options import (
-    ProfileName,
-    Properties,
-    Servers,
-    client_config,
-    key_values,
-)
+from kstore.cli.arguments import key_values, parse_duration_ms
+from kstore.cli.client_config import client_config
 from kstore.cli.doctor.checks import BROKER_CHECKS, CLIENT_CHECKS, CLUSTER_CHECKS, examine
 from kstore.cli.doctor.findings import Limits
 from kstore.cli.doctor.report import Report
 from kstore.cli.failure import FAILED
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 
 __all__ = ["EXAMPLE", "doctor"]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstore.cli.arguments import one_of
-from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import guarded
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.pipeline.engine import Engine, is_local, need_spark
 from kstore.cli.pipeline.options import (
     ArchiveFolder,
@@ -133,7 +132,7 @@ def restore(
     It keeps no state: you can kill it at any time and start it again, and no record is written
     twice. Topics get their configs back, so retention soon deletes records that are too old.
     """
-    from kstore.cli.client_options import key_values
+    from kstore.cli.arguments import key_values
     from kstore.pipeline.jobs.session import require_arrow
     from kstore.record import compression_for
 

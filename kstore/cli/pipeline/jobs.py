@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.arguments import one_of
-from kstore.cli.client_options import ProfileName, Properties, Servers
 from kstore.cli.failure import FAILED, guarded
-from kstore.cli.options import Bootstrap, Json
+from kstore.cli.options import Bootstrap, Json, ProfileName, Properties, Servers
 from kstore.cli.pipeline.archives import ARCHIVE_EXAMPLE, RESTORE_EXAMPLE, archive, restore
 from kstore.cli.pipeline.engine import Engine, is_local, need_spark
 from kstore.cli.pipeline.options import OnLoss, is_committed, names_matching, reader

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kstore.cli.arguments import one_of
-from kstore.cli.client_options import client_config
+from kstore.cli.client_config import client_config
 
 __all__ = ["ArchiveFolder", "Follow", "OnLoss", "is_committed", "names_matching", "reader"]
 

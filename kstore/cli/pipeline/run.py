@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
-from kstore.cli.client_options import key_values
+from kstore.cli.arguments import key_values
 from kstore.cli.failure import guarded
 from kstore.cli.progress import HowFar, Progress
 from kstore.cli.waiting import waiting_for

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstore.cli.arguments import one_of
-from kstore.cli.client_options import ProfileName, Properties, Servers
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.pipeline.options import Follow, OnLoss, reader
 from kstore.cli.pipeline.run import Confs, Master, Running, SparkOutput, Tasks, job, spark_command
 from kstore.clients.core.backoff import pause_ms

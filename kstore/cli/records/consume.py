@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config, key_values
+from kstore.cli.arguments import key_values
+from kstore.cli.client_config import client_config
 from kstore.cli.failure import USAGE_ERROR, fail
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.records import read_options as options
 from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
 from kstore.cli.records.reading import Committing, Newcomers, copy, decoded

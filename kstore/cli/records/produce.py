@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstore.cli import completion
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import TIMEOUT_MS, client_config
 from kstore.cli.failure import fail
-from kstore.cli.options import TIMEOUT_MS, Header, Topic
+from kstore.cli.options import Header, ProfileName, Properties, Servers, Topic
 from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
 from kstore.cli.records.record_text import (
     Coder,

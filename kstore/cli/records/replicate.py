@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli.arguments import one_of
-from kstore.cli.client_options import client_config
+from kstore.cli.client_config import client_config
 from kstore.cli.options import Json
 from kstore.cli.progress import HowFar, Progress
 from kstore.cli.records.copy_options import (

@@ -15,8 +15,8 @@ import typer
 
 from kstore.cli import completion
 from kstore.cli.arguments import one_of, parse_datetime_ms
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
-from kstore.cli.options import Json
+from kstore.cli.client_config import client_config
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 from kstore.cli.records.read_options import IsolationLevel, Partitions
 from kstore.cli.records.scan_output import WRITERS

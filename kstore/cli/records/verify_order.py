@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import client_config
 from kstore.cli.failure import FAILED, USAGE_ERROR
-from kstore.cli.options import Json, Topic
+from kstore.cli.options import Json, ProfileName, Properties, Servers, Topic
 from kstore.cli.progress import FIRST_LINE_S, HowFar, Progress
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.clients.core.order_fields import PLACES, HasFields, field_reader, number_of

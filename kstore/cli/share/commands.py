@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstore.cli import completion
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config, key_values
+from kstore.cli.arguments import key_values
+from kstore.cli.client_config import client_config
 from kstore.cli.failure import fail, guarded
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
 from kstore.cli.records.read_options import Format
 from kstore.cli.records.reading import decoded

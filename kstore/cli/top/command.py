@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from kstore.cli import completion
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import client_config
 from kstore.cli.failure import fail
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.top.http_pages import HttpPageError
 from kstore.cli.top.sample import Sample, rows_between
 from kstore.cli.top.screen import SORTS, Order, screen_lines

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstore.cli.client_options import ProfileName, Properties, Servers, client_config
+from kstore.cli.client_config import client_config
 from kstore.cli.failure import FAILED, fail, guarded
-from kstore.cli.options import Json
+from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:

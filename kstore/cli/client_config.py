@@ -1,4 +1,4 @@
-"""The options with which a command finds its cluster: -b, -X and --profile, and how they combine.
+"""How the options with which a command finds its cluster combine: -b, -X and --profile.
 
 All users of a machine can see the arguments of its processes, so do not pass secrets as arguments:
 use a profile, or ${env:NAME} and ${file:PATH} in place of a value (as Kafka's config providers do).
@@ -10,61 +10,23 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from kstore.cli import completion
-from kstore.cli.options import DEFAULT_FOLDER, TIMEOUT_MS
+from kstore.cli.arguments import key_values
 from kstore.config import ConfigError
 from kstore.config.client.configs import CLIENT_CONFIGS, ClientKind
 from kstore.config.definition import ConfigType
 
-__all__ = ["ProfileName", "Properties", "Servers", "client_config", "key_values"]
+__all__ = ["DEFAULT_FOLDER", "TIMEOUT_MS", "client_config"]
+
+# How long a command tries to find a broker.
+TIMEOUT_MS = 10_000
+# The cluster folder of a command that names none.
+DEFAULT_FOLDER = "kstore-cluster"
 
 _ELSEWHERE = re.compile(r"\$\{(env|file):([^{}]+)\}")
-
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT,...",
-        help="The brokers to connect to first, or a cluster's folder; by default "
-        "KSTORE_BOOTSTRAP_SERVER, else ./kstore-cluster if that cluster runs, else "
-        "localhost:9092.",
-    ),
-]
-Properties = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-X",
-        metavar="KEY=VALUE",
-        autocompletion=completion.settings,
-        help="A client setting; may be repeated. ${env:NAME} and ${file:PATH} are replaced by the "
-        "variable's or the file's content.",
-    ),
-]
-ProfileName = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="NAME",
-        autocompletion=completion.profile_names,
-        help="Client settings from a file (see `kstore profile`); by default KSTORE_PROFILE.",
-    ),
-]
-
-
-def key_values(items: Sequence[str] | None, example: str) -> dict[str, str]:
-    """Parse KEY=VALUE items; raises typer.BadParameter for an item that is not one."""
-    found: dict[str, str] = {}
-    for item in items or ():
-        key, equals, value = item.partition("=")
-        if not equals or not key.strip():
-            raise typer.BadParameter(f"{item!r} is not KEY=VALUE, such as {example}")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def client_config(
