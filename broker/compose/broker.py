@@ -1,5 +1,5 @@
-"""The broker as the sum of its parts, which handlers use. It connects and starts them; it does not
-answer requests itself.
+"""The broker: all parts that handlers use. It connects and starts them. It does not answer requests
+itself.
 
 Everything runs on one loop; calls that wait for the disk (commits of the coordination store) go
 through `run_blocking`.
@@ -123,18 +123,18 @@ class Broker(ABC):
         self.topics: Topics
         self.configs: DynamicConfigs
         self.config_reload: ConfigReload
-        """Applies settings that another broker has changed; in a cluster."""
+        """In a cluster, applies settings that another broker has changed."""
         self.membership: Membership
         """This broker's membership in its cluster (runtime/membership)."""
         self.replica_manager: ReplicaManager
-        """Executes the controller's requests, in a cluster (runtime/replication)."""
+        """In a cluster, executes the controller's requests (runtime/replication)."""
         self._promise_coordinators()
         self.authorizer: Authorizer | None = None
-        """Decides who may do what (state/security/authorizer.py); None if authorizer.class.name is
-        not set.
+        """Checks the rights of principals (state/security/authorizer.py). None if
+        authorizer.class.name is not set.
         """
         self.acls: AclStore | None = None
-        """Keeps the authorizer's rules (runtime/security/acl_store.py)."""
+        """Stores the authorizer's ACLs (runtime/security/acl_store.py)."""
         self.features: Lazy[FinalizedFeatures] = Lazy(self._make_features)
         self.quotas: Lazy[ClientQuotaManager] = Lazy(self._make_quotas)
         """The quotas of clients, and their application."""
@@ -159,7 +159,7 @@ class Broker(ABC):
     @property
     @abstractmethod
     def shares_store(self) -> bool:
-        """Whether other processes use the store, too, and it may be unreachable for a while."""
+        """Whether other processes use the store, too. If so, it can be unreachable for a while."""
 
     @property
     def cluster_id(self) -> str:
@@ -176,7 +176,7 @@ class Broker(ABC):
         await self._server.loaded(api_key)
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open the store and the logs; ``endpoints`` are the addresses for clients. Blocks; may be
+        """Open the store and the logs. ``endpoints`` are the addresses for clients. Blocks. May be
         called again after StoreUnavailableError.
         """
         paths: list[str] = list(self.config["log.dirs"])
@@ -233,7 +233,7 @@ class Broker(ABC):
 
         peers = Peers(self.node, self.metadata, self.security)
         peers.on_closed.append(self.membership.suspect)
-        self.plane.look_at_peers = peers.look
+        self.plane.look_at_peers = peers.check_connections
         return peers
 
     def _make_moves(self) -> ReplicaMoves:
@@ -247,7 +247,7 @@ class Broker(ABC):
         """Stores the state of share-partitions."""
         self.partition_ends: Lazy[PartitionEnds] = Lazy(self._make_partition_ends)
         self.partition_news: Lazy[PartitionNews] | None = None
-        """Learns of partitions that other brokers have created (runtime/groups); in a cluster."""
+        """In a cluster, finds partitions that other brokers have created (runtime/groups)."""
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()
         )
@@ -357,7 +357,9 @@ class Broker(ABC):
         return Markers(self.node, self.metadata, self.partition_writer(), self._offsets_ended)
 
     def _offsets_ended(self, index: int, producer_id: int, committed: bool) -> None:
-        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        """Called when the marker of a transaction was appended to a partition of
+        __consumer_offsets.
+        """
         if self.groups.made is not None:
             self.groups.made.transaction_ended(index, producer_id, committed=committed)
 
@@ -388,7 +390,7 @@ class Broker(ABC):
         from kstore.broker.runtime.metadata.features import FinalizedFeatures, supported_features
 
         supported = supported_features(
-            self._server.served_versions, tells_epochs=self.config.tells_epochs
+            self._server.served_versions, sends_epochs=self.config.sends_epochs
         )
         return FinalizedFeatures(self.store, supported)
 

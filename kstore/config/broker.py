@@ -125,7 +125,7 @@ class BrokerConfig:
         return {each.name: each.protocol for each in self.advertised_listeners}
 
     @property
-    def tells_epochs(self) -> bool:
+    def sends_epochs(self) -> bool:
         """Whether responses contain partition epochs (KIP-232) and counts (KIP-253): on a single
         broker, and in a cluster whose protocol has them.
         """

@@ -312,7 +312,7 @@ class Cluster:
 
         await reached(known)
         await self.controller.exclusively(_nothing)
-        told = self.controller.channels.told()
+        told = self.controller.channels.when_answered()
         if told:
             await asyncio.wait(told)
         await self.controller.exclusively(_nothing)

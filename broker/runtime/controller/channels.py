@@ -1,11 +1,11 @@
 """Sends the controller's messages to brokers, in order and until they are answered.
 
 There is one channel per live broker. A channel stores *what* has changed, not messages: each round
-builds messages from the controller's current state. So changes that arrive while a broker is busy
-are sent together, and failed messages are built again. A deletion that a broker cannot do yet,
-because its log dir hangs, is sent again a second later, in parallel to everything else. A round is
-StopReplica, LeaderAndIsr, UpdateMetadata, each after the answer to the one before. A broker that
-has just registered gets everything, its metadata first.
+builds messages from the controller's current state. Changes that arrive while a broker is busy are
+therefore sent together, and failed messages are built again. A round is StopReplica, LeaderAndIsr,
+UpdateMetadata; each is sent after the response to the one before. A deletion that a broker cannot
+do yet, because its log dir hangs, is sent again a second later, in parallel to everything else. A
+broker that has just registered gets everything, with the metadata first.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ REQUEST_TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 MOST_LEADERSHIPS = 250
-"""Leaderships in one round: a broker that takes long to open logs gets elections in between."""
+"""Partitions in one round: a broker that takes long to open logs gets elections in between."""
 DONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Answers to StopReplica after which the replica does not exist."""
+"""Error codes of StopReplica after which the replica does not exist."""
 
 
 class _News:
@@ -77,8 +77,8 @@ class _News:
             self.stops[replica] = delete or self.stops.get(replica, False)
 
     def split(self, state: ControllerState) -> _News:
-        """Keep as many leaderships as fit into one round, elections before new partitions, which
-        take longer to open; returns the rest.
+        """Keep as many partitions as fit into one round, and return the rest. Elections come before
+        new partitions, whose logs take longer to open.
         """
         left = _News()
         if self.full or len(self.leaderships) <= MOST_LEADERSHIPS:
@@ -104,29 +104,29 @@ class Channel:
         self._channels = channels
         self._news = _News()
         self._wanted = 0
-        self._told = 0
+        self._answered = 0
         self._more = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def tell(self, news: _News) -> None:
-        """Send changes to the broker, in the next round."""
+    def send(self, news: _News) -> None:
+        """Send changes to the broker in the next round."""
         if news:
             self._news.add(news)
             self._wanted += 1
             self._more.set()
 
-    def told(self) -> asyncio.Future[None]:
+    def when_answered(self) -> asyncio.Future[None]:
         """Done when the broker has answered all messages about earlier changes, or is gone."""
         future = asyncio.get_running_loop().create_future()
-        if self._told >= self._wanted or self._task.done():
+        if self._answered >= self._wanted or self._task.done():
             future.set_result(None)
         else:
             self._waiters.append((self._wanted, future))
         return future
 
     def close(self) -> None:
-        """Close it: the broker or the controller is gone."""
+        """Close the channel, since the broker or the controller is gone."""
         self._task.cancel()
         self._wake(self._wanted)
 
@@ -158,7 +158,7 @@ class Channel:
                     self._news.add(left)
                     self._more.set()
                 else:
-                    self._told = number
+                    self._answered = number
                     self._wake(number)
                 continue
             LOGGER.info("repeating the requests to broker %d: %s", self.broker.node_id, problem)
@@ -169,19 +169,19 @@ class Channel:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _round(self, news: _News) -> str | None:
-        """Send all changes; returns what failed, or None."""
+        """Send all changes. Returns None, or what failed."""
         problem = None
-        # A new coordinator of groups must first know which partitions they must read first.
+        # A new group coordinator must know which partitions groups must read first.
         metadata_first = news.full or bool(self._channels.state.contractions)
         if metadata_first:
-            problem = await self._tell_metadata(news)
-        problem = problem or await self._tell_stops(news)
-        problem = problem or await self._tell_leaderships(news)
+            problem = await self._send_metadata(news)
+        problem = problem or await self._send_stops(news)
+        problem = problem or await self._send_leaderships(news)
         if not metadata_first:
-            problem = problem or await self._tell_metadata(news)
+            problem = problem or await self._send_metadata(news)
         return problem
 
-    async def _tell_metadata(self, news: _News) -> str | None:
+    async def _send_metadata(self, news: _News) -> str | None:
         state = self._channels.state
         epoch = self._channels.controller_epoch
         if not (news.full or news.metadata_due or news.metadata or news.deleted):
@@ -199,7 +199,7 @@ class Channel:
         request.max_partition_epoch = state.partition_epoch
         return _error_of(await self._ask(request))
 
-    async def _tell_leaderships(self, news: _News) -> str | None:
+    async def _send_leaderships(self, news: _News) -> str | None:
         state = self._channels.state
         epoch = self._channels.controller_epoch
         if not (news.full or news.leaderships):
@@ -224,7 +224,7 @@ class Channel:
             self._channels.note_ends(self.broker, topics, response)
         return _error_of(response)
 
-    async def _tell_stops(self, news: _News) -> str | None:
+    async def _send_stops(self, news: _News) -> str | None:
         if not news.stops:
             return None
         state = self._channels.state
@@ -251,7 +251,7 @@ class Channel:
     def _stop_later(
         self, replicas: list[tuple[TopicId, int, bool]], failed: dict[tuple[str, int], int]
     ) -> None:
-        """Send again what the broker cannot do yet, because its log dir hangs; everything else
+        """Repeat later what the broker cannot do yet because its log dir hangs. Everything else
         continues.
         """
         news = _News()
@@ -259,10 +259,10 @@ class Channel:
             if failed.get((topic.name, index)) == ErrorCode.REQUEST_TIMED_OUT:
                 news.stops[topic, index] = delete
         if news:
-            asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self.tell, news)
+            asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self.send, news)
 
     async def _ask(self, request: Any) -> Any:
-        """The broker's answer; if it knows a controller with a higher epoch, this one ends."""
+        """The broker's response. If it knows a controller with a higher epoch, this one ends."""
         request.controller_id = self._channels.controller_id
         request.controller_epoch = self._channels.controller_epoch
         request.broker_epoch = self.broker.epoch
@@ -291,7 +291,7 @@ class Decider(Protocol):
         """Called when another controller is elected."""
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
-        """A broker cannot open replicas."""
+        """Called when a broker cannot open replicas."""
 
     def logs_ended(
         self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
@@ -305,8 +305,8 @@ class Decider(Protocol):
 class Channels:
     """All channels of one controller."""
 
-    def __init__(self, controller: Decider, peers: Peers, *, tells_epochs: bool) -> None:
-        """``tells_epochs``: the brokers support broker epochs of ISRs."""
+    def __init__(self, controller: Decider, peers: Peers, *, sends_epochs: bool) -> None:
+        """``sends_epochs``: the brokers support broker epochs of ISRs."""
         self.controller_id = controller.node_id
         self.controller_epoch = controller.epoch
         self.when_deposed = controller.deposed
@@ -314,10 +314,10 @@ class Channels:
         self._when_offline = controller.replicas_failed
         self._when_ended = controller.logs_ended
         self.numbers = itertools.count()
-        """Those of LeaderAndIsr requests, so that a broker recognizes a late one."""
+        """The numbers of LeaderAndIsr requests, by which a broker recognizes a late one."""
         self._controller = controller
         self._peers = peers
-        self._epochs_told = tells_epochs
+        self._sends_epochs = sends_epochs
         self._channels: dict[int, Channel] = {}
 
     @property
@@ -326,8 +326,8 @@ class Channels:
         return self._controller.state
 
     async def ask(self, broker: BrokerImage, request: Message) -> Any:
-        """A broker's answer, from its registered address."""
-        if not self._epochs_told:
+        """The response of a broker at its registered address."""
+        if not self._sends_epochs:
             messages.without_epochs(request)
         end = self._peers.endpoint_of(broker.endpoints)
         assert end is not None, "a broker registers with an endpoint"
@@ -359,7 +359,7 @@ class Channels:
     # ---- brokers ----
 
     def follow(self, brokers: Iterable[BrokerImage]) -> None:
-        """Set the live brokers: channels to others end, those to new ones begin with everything."""
+        """Set the live brokers: channels to others are closed, and new brokers get everything."""
         alive = {broker.node_id: broker for broker in brokers}
         for node, channel in list(self._channels.items()):
             if node not in alive or alive[node].epoch != channel.broker.epoch:
@@ -373,7 +373,7 @@ class Channels:
             news = _News()
             news.full = True
             news.stops = self._deletions(node)
-            self._channels[node].tell(news)
+            self._channels[node].send(news)
 
     def _deletions(self, node: int) -> dict[tuple[TopicId, int], bool]:
         return {
@@ -391,17 +391,17 @@ class Channels:
 
     # ---- changes ----
 
-    def tell_brokers(self) -> None:
-        """The live brokers have changed."""
+    def send_brokers(self) -> None:
+        """Send the live brokers, which have changed."""
         for channel in self._channels.values():
             news = _News()
             news.metadata_due = True
-            channel.tell(news)
+            channel.send(news)
 
-    def tell_partitions(
+    def send_partitions(
         self, partitions: Iterable[tuple[str, int]], *, replicas: bool = True
     ) -> None:
-        """Partitions have changed; ``replicas``: the brokers with replicas must be
+        """Send changed partitions. ``replicas``: the brokers with replicas of them must be
         notified, too.
         """
         found = set(partitions)
@@ -414,44 +414,44 @@ class Channels:
             news = _News()
             news.metadata = found
             news.leaderships = hearers.get(node, set())
-            channel.tell(news)
+            channel.send(news)
 
-    def tell_leader(self, topic: str, index: int) -> None:
-        """A leader does not know its partition's state."""
+    def send_state(self, topic: str, index: int) -> None:
+        """Send the state of a partition to its leader, which does not know it."""
         image = self.state.partition(topic, index)
         channel = None if image is None else self._channels.get(image.leader)
         if channel is not None:
             news = _News()
             news.leaderships = {(topic, index)}
-            channel.tell(news)
+            channel.send(news)
 
-    def tell_deleted(self, topic: TopicId, count: int) -> None:
-        """A topic is deleted."""
+    def send_deletion(self, topic: TopicId, count: int) -> None:
+        """Send the deletion of a topic."""
         for channel in self._channels.values():
             news = _News()
             news.deleted = {topic: count}
-            channel.tell(news)
+            channel.send(news)
 
-    def tell_stop(self, topic: TopicId, index: int, nodes: Iterable[int], *, delete: bool) -> None:
-        """Replicas must stop."""
+    def send_stop(self, topic: TopicId, index: int, nodes: Iterable[int], *, delete: bool) -> None:
+        """Send that replicas must stop."""
         for node in nodes:
             channel = self._channels.get(node)
             if channel is not None:
                 news = _News()
                 news.stops = {(topic, index): delete}
-                channel.tell(news)
+                channel.send(news)
 
-    def told(self, nodes: Iterable[int] | None = None) -> list[asyncio.Future[None]]:
-        """For each live broker (of these), a future that is done when it has answered everything so
-        far.
+    def when_answered(self, nodes: Iterable[int] | None = None) -> list[asyncio.Future[None]]:
+        """For each live broker, or each live one of ``nodes``, a future that is done when it has
+        answered everything so far.
         """
         asked = self._channels.keys() if nodes is None else nodes
-        return list(self.told_by(asked).values())
+        return list(self.when_answered_by(asked).values())
 
-    def told_by(self, nodes: Iterable[int]) -> dict[int, asyncio.Future[None]]:
-        """The same by broker, for the live ones of these."""
+    def when_answered_by(self, nodes: Iterable[int]) -> dict[int, asyncio.Future[None]]:
+        """The same futures by broker id, for the live ones of these brokers."""
         found = self._channels
-        return {node: found[node].told() for node in nodes if node in found}
+        return {node: found[node].when_answered() for node in nodes if node in found}
 
 
 def _pieces(
@@ -470,7 +470,7 @@ def _pieces(
 
 
 def _add(topics: list[T], topic: T | None) -> None:
-    """Add a piece, together with others of the same topic."""
+    """Add a piece. Pieces of one topic are joined."""
     if topic is None:
         return
     if topics and topics[-1].topic_id == topic.topic_id:

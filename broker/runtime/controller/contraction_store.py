@@ -1,5 +1,5 @@
-"""Contractions in the coordination store, as the controller reads and writes them: a part of its
-store (store.py).
+"""How the controller reads and writes contractions in the coordination store. It is a part of
+store.py's ControllerStore.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ContractionStore:
         self._write = write
 
     def load(self, topics: Iterable[TopicImage]) -> list[Contraction]:
-        """Read the contractions. If the last partitions of a topic were being removed, this removes
-        the rest of them; nodes of deleted topics are deleted.
+        """Read the contractions. If the removal of retired partitions was interrupted, this
+        completes it. Nodes of deleted topics are deleted.
         """
         known = {topic.name: topic for topic in topics}
         found = []
@@ -62,7 +62,9 @@ class ContractionStore:
         self._write([[Delete(f"{CONTRACTIONS}/{name}")]])
 
     def remove_retired(self, name: str, first: int) -> None:
-        """Delete the nodes of partitions from an index on, then the contraction's."""
+        """Delete the nodes of partitions from index ``first`` on, then the node of the
+        contraction.
+        """
         self._write(removal_ops(self._store, name, first))
 
 

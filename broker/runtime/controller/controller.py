@@ -1,5 +1,4 @@
-"""The controller: the broker that elects the leaders of all partitions and notifies the other
-brokers.
+"""The controller: it elects the leaders of all partitions and notifies the brokers.
 
 This file follows events in the cluster, and answers brokers and clients. decisions.py executes
 decisions, topics.py and growth.py change whole topics, moves.py handles requested elections and
@@ -83,8 +82,8 @@ class Controller(Decisions):
     # ---- start and end ----
 
     async def start(self) -> None:
-        """Read everything, elect leaders of leaderless partitions, and begin to notify brokers.
-        StoreError if the store fails, or another controller was elected.
+        """Read everything, elect leaders for partitions without one, and begin to notify brokers.
+        Raises StoreError if the store fails, or if another controller was elected.
         """
         await self.in_store(self._watch)
         async with self._one_at_a_time:
@@ -119,8 +118,8 @@ class Controller(Decisions):
         self.doubts.hear(broker, asked, response)
 
     def read_anew(self) -> None:
-        """Read the store again, because its state is unknown; the task that follows the brokers
-        does it first.
+        """Read the store again, since its state is not known. The task that follows the brokers
+        does that first.
         """
         super().read_anew()
         self.brokers_changed.set()
@@ -182,8 +181,8 @@ class Controller(Decisions):
         )
         await self.commit(changes)
         self.channels.follow(registered.values())
-        self.channels.tell_brokers()
-        self.channels.tell_partitions(
+        self.channels.send_brokers()
+        self.channels.send_partitions(
             [
                 (name, index)
                 for name, index, partition in self.state.partitions()
@@ -195,8 +194,8 @@ class Controller(Decisions):
             await self.in_store(self.store.forget_shutdowns, shut_down)
 
     async def _take_configs(self) -> None:
-        """Topic configs have changed: a leaderless partition may now elect any leader, and others
-        may be eligible.
+        """Apply changed settings of topics. A partition without a leader may now allow an unclean
+        election, or other replicas may be eligible.
         """
         if self._changed_configs:
             await self.exclusively(self._take_configs_of)
@@ -215,12 +214,12 @@ class Controller(Decisions):
         await self.commit(await self.changes(await self.read_configs_of(names)))
 
     async def _take_failed_log_dirs(self) -> None:
-        """Brokers with failed log dirs get their leaderships and followers again: they answer which
-        of these they cannot serve.
+        """Send the roles of brokers with failed log dirs again. Their responses show which replicas
+        they cannot serve.
         """
         brokers = await self.in_store(self.store.failed_log_dirs)
         if brokers:
-            self.channels.tell_partitions(
+            self.channels.send_partitions(
                 [
                     (name, index)
                     for name, index, partition in self.state.partitions()
@@ -229,8 +228,8 @@ class Controller(Decisions):
             )
 
     async def _follow_settings(self) -> None:
-        """Follow whether unclean elections are allowed for all topics, which can change at run
-        time.
+        """Follow whether unclean elections are allowed for all topics, which is a dynamic
+        setting.
         """
         while self.active:
             await asyncio.sleep(SETTINGS_S)
@@ -245,7 +244,7 @@ class Controller(Decisions):
     # ---- requests of leaders and leaving brokers ----
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Apply ISRs that leaders propose, all of a request in one write."""
+        """Apply the ISRs that a leader proposes. All of a request are in one write."""
         try:
             return await self.exclusively(self._alter, request)
         except KafkaError as problem:
@@ -259,12 +258,12 @@ class Controller(Decisions):
         changes: list[PartitionChange] = []
         response = AlterPartitionResponse()
         for asked in request.topics:
-            told = AlteredTopic(topic_id=asked.topic_id)
-            response.topics.append(told)
+            altered = AlteredTopic(topic_id=asked.topic_id)
+            response.topics.append(altered)
             topic = self.state.image.topic_by_id(asked.topic_id)
             for row in asked.partitions:
                 answer = AlteredPartition(partition_index=row.partition_index)
-                told.partitions.append(answer)
+                altered.partitions.append(answer)
                 if topic is None:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                     continue
@@ -272,7 +271,7 @@ class Controller(Decisions):
                     self.state, request.broker_id, topic.name, row.partition_index, _proposal(row)
                 )
                 answer.error_code = result.error_code
-                answers.append((told, topic.name, answer))
+                answers.append((altered, topic.name, answer))
                 if result.change is not None:
                     changes.append(result.change)
         await self.commit(changes)
@@ -281,7 +280,9 @@ class Controller(Decisions):
         return response
 
     def _fill(self, topic: str, answer: AlteredPartition) -> None:
-        """Fill in the current state; a leader that was refused for an old version gets it again."""
+        """Fill in the current state. A leader that was refused for an old version also gets it from
+        its channel again.
+        """
         partition = self.state.partition(topic, answer.partition_index)
         if partition is None:
             return
@@ -291,17 +292,18 @@ class Controller(Decisions):
         answer.leader_recovery_state = int(partition.recovering)
         answer.partition_epoch = partition.state_version
         if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-            self.channels.tell_leader(topic, answer.partition_index)
+            self.channels.send_state(topic, answer.partition_index)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move a broker's leaderships to others; returns the partitions that it still leads though
-        another replica is alive. KafkaError: STALE_BROKER_EPOCH for an earlier registration.
+        """Move the leadership of a broker's partitions to other brokers. Returns the partitions
+        that it still leads although another replica is alive. Raises KafkaError: STALE_BROKER_EPOCH
+        for an earlier registration.
 
-        Live brokers know of it before the answer, unless they take long: clients find the new
-        leaders ready.
+        The live brokers know the new leaders before this returns, unless they take long. So clients
+        find the new leaders ready.
         """
         left = await self.exclusively(self._shut_down, broker_id, broker_epoch)
-        waited_for = self.channels.told()
+        waited_for = self.channels.when_answered()
         if waited_for:
             await asyncio.wait(waited_for, timeout=HANDED_OVER_S)
         return left
@@ -326,14 +328,14 @@ class Controller(Decisions):
     # ---- topics: topics.py, growth.py ----
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic and return its image; TopicError. With validate_only nothing is
-        created.
+        """Create a topic and return its image. With ``validate_only`` nothing is created. Raises
+        TopicError.
         """
         return await self.topics.create(new, validate_only=validate_only)
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Expand a topic (KIP-253), or contract it if requested; returns when the new partitions
-        exist, or the contraction is decided. TopicError.
+        """Expand a topic (KIP-253), or contract it if requested. Returns when the new partitions
+        exist, or the contraction is decided. Raises TopicError.
         """
         if new.may_shrink and await answered(self.exclusively(self._is_smaller, new)):
             await self.shrinking.shrink(new, validate_only=validate_only)
@@ -341,14 +343,16 @@ class Controller(Decisions):
         await self.growth.add_partitions(new, validate_only=validate_only)
 
     async def _is_smaller(self, new: NewPartitions) -> bool:
-        """Whether the request is for a contraction. It is checked when the state is known: a new
-        controller may have read nothing yet.
+        """Whether the request is for a contraction. This is checked once the state is known: a new
+        controller may not have read it yet.
         """
         topic = self.state.topics.get(new.name)
         return topic is not None and new.total_count < len(topic.partitions)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic; returns when the live brokers have deleted its logs. TopicError."""
+        """Delete a topic. Returns when the live brokers have deleted its logs. Raises
+        TopicError.
+        """
         await self.topics.delete(name)
         self.spawn(self.doubts.forget)
 
@@ -357,8 +361,9 @@ class Controller(Decisions):
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elect preferred leaders (0), or any for leaderless partitions (1); None means all that
-        need it. For each partition, why none was elected, or None. KafkaError.
+        """Elect preferred leaders (0), or any leader for partitions without one (1). None means all
+        partitions that need an election. Returns for each partition None, or why no leader was
+        elected. Raises KafkaError.
         """
         elected = await self.moves.elect_leaders(election_type, partitions)
         self.spawn(self.doubts.forget)
@@ -370,15 +375,15 @@ class Controller(Decisions):
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Begin reassignments, or cancel unfinished ones (None); for each partition, why that is
-        refused, or None. KafkaError.
+        """Begin reassignments, or cancel unfinished ones (None). Returns for each partition None,
+        or why it was refused. Raises KafkaError.
         """
         return await self.moves.alter_reassignments(asked, allow_factor_change=allow_factor_change)
 
     async def list_reassignments(
         self, asked: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
-        """Unfinished reassignments, of all partitions or of these. KafkaError."""
+        """Unfinished reassignments, of these partitions or of all. Raises KafkaError."""
         return await self.moves.list_reassignments(asked)
 
 

@@ -1,8 +1,8 @@
-"""Executes a controller's decisions: one at a time, each is written to the store, applied, and sent
-to brokers.
+"""Executes a controller's decisions, one at a time. Each decision is written to the store, applied,
+and sent to brokers.
 
 state/controller makes the decisions; controller.py and other files of this folder trigger them.
-After a failed write the store's contents are unknown, so everything is read again.
+After a failed write it is not known what the store contains, so everything is read again.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Decisions(ABC):
         self.state = ControllerState()
         self.config = node.config
         self.coordination = store
-        self.channels = Channels(self, peers, tells_epochs=node.config.tells_epochs)
+        self.channels = Channels(self, peers, sends_epochs=node.config.sends_epochs)
         self.store = ControllerStore(store, controller_epoch, epoch_version)
         self._epoch_version = epoch_version
         self.kept_away: frozenset[int] = frozenset()
         """Registered brokers that are too old to take part."""
         self.brokers_changed = asyncio.Event()
-        """Set it to read the list of brokers again."""
+        """Set to read the list of brokers again."""
         self.keep_promise = keep_promise
         self._one_at_a_time = asyncio.Lock()
         self.generation = 0
@@ -98,8 +98,8 @@ class Decisions(ABC):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def deposed(self, why: str) -> None:
-        """Another controller is elected, or this broker's session is over: no more decisions. The
-        member handles the election, which it sees in the store.
+        """Make no more decisions, since another controller is elected or this broker's session is
+        over. ClusterMember handles the election, which it sees in the store.
         """
         if self._over is None:
             LOGGER.info("this broker is no longer controller, epoch %d: %s", self.epoch, why)
@@ -108,7 +108,9 @@ class Decisions(ABC):
 
     @property
     def active(self) -> bool:
-        """Whether it makes decisions: it is not closed, and no other is known to be elected."""
+        """Whether this controller makes decisions: it is not closed, and does not know of a later
+        controller.
+        """
         return self._over is None
 
     def gauges(self) -> Work[dict[str, int]]:
@@ -169,7 +171,9 @@ class Decisions(ABC):
         self.loaded(found)
 
     def admit(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
-        """The brokers that take part; the others are reported to the operator."""
+        """The brokers that may take part in the cluster. The others are reported to the
+        operator.
+        """
         admitted = self.state.admitted(registered)
         kept_away = frozenset(registered.keys() - admitted.keys())
         if kept_away - self.kept_away:
@@ -192,12 +196,12 @@ class Decisions(ABC):
         return state
 
     async def read_settings(self, touched: Collection[int]) -> set[str]:
-        """Read settings before an election: since min.insync.replicas was lowered, a leader may
-        have advanced the high watermark before this controller knew of it. Eligible replicas that
-        may not have all records are then no longer eligible.
+        """Read settings before an election. If min.insync.replicas was lowered, a leader may have
+        advanced the high watermark before this controller knows the new value. Then eligible
+        replicas that may not have all records are no longer eligible.
 
-        Returns the topics whose settings have changed. The caller decides on them too: nobody else
-        will, because the state no longer shows the change.
+        Returns the topics whose settings have changed. The caller must decide about them, too:
+        afterwards the state no longer shows the change.
         """
         known = self.state
         self.state = await self.with_settings(known)
@@ -210,7 +214,7 @@ class Decisions(ABC):
         return changed.union(await self.read_configs_of(concerned))
 
     async def read_configs_of(self, names: set[str]) -> list[str]:
-        """Apply the configs of topics; returns the topics whose configs have changed."""
+        """Apply the settings of topics. Returns the topics whose settings have changed."""
         changed = []
         for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
             configs = await self.in_store(self.store.topic_configs, name)
@@ -223,11 +227,12 @@ class Decisions(ABC):
     # ---- one decision at a time ----
 
     async def exclusively(self, step: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run a step that reads the state, decides, and commits, exclusively. It continues if its
-        caller is cancelled, because a write must be applied.
+        """Run a step that reads the state, decides, and commits. No other step runs meanwhile. It
+        continues if its caller is cancelled, because a write must be applied.
 
-        KafkaError: NOT_CONTROLLER if this controller has ended; REQUEST_TIMED_OUT if the store
-        failed and the change may or may not happen, or at once while the store is unavailable.
+        Raises KafkaError: NOT_CONTROLLER if this controller has ended. REQUEST_TIMED_OUT if the
+        store failed, so that the change may or may not happen; while the store is unavailable, at
+        once.
         """
         task = asyncio.get_running_loop().create_task(self._run_alone(step, args))
         self._tasks.add(task)
@@ -240,7 +245,7 @@ class Decisions(ABC):
             raise
 
     async def in_the_end(self, step: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """As `exclusively`, once the store can be reached."""
+        """As `exclusively`, but waits until the store can be reached."""
         while True:
             try:
                 return await self.exclusively(step, *args)
@@ -252,7 +257,7 @@ class Decisions(ABC):
     def _step_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # its caller gets it, if it still waits
+            task.exception()  # the caller gets the error, if it still waits
 
     async def _run_alone(self, step: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
         async with self._one_at_a_time:
@@ -274,15 +279,17 @@ class Decisions(ABC):
             except (KafkaError, TopicError):
                 raise  # a refusal, before anything was written
             except Exception:
-                self.read_anew()  # a defect: how far it came is unknown
+                self.read_anew()  # a defect: what it has changed is not known
                 raise
 
     @abstractmethod
     def loaded(self, found: Found) -> None:
-        """Called when everything was read from the store, including expansions and contractions."""
+        """Called when everything, including expansions and contractions, was read from the
+        store.
+        """
 
     def read_anew(self) -> None:
-        """Read the store again, because its state is unknown."""
+        """Read the store again, since its state is not known."""
         self._stale = True
 
     async def commit(self, changes: Sequence[PartitionChange]) -> None:
@@ -296,15 +303,15 @@ class Decisions(ABC):
         self.state = self.state.with_changes(changes)
         for change in changes:
             if change.dropped:
-                self.channels.tell_stop(
+                self.channels.send_stop(
                     ids[change.topic], change.partition, change.dropped, delete=True
                 )
         told = [(change.topic, change.partition) for change in changes if change.told]
         silent = [(change.topic, change.partition) for change in changes if not change.told]
         if told:
-            self.channels.tell_partitions(told)
+            self.channels.send_partitions(told)
         if silent:
-            self.channels.tell_partitions(silent, replicas=False)
+            self.channels.send_partitions(silent, replicas=False)
 
     async def _write(self, changes: Sequence[PartitionChange]) -> None:
         if changes:
@@ -322,8 +329,8 @@ class Decisions(ABC):
         written: Mapping[tuple[str, int], int] = events.NOT_READ,
         unclean: frozenset[int] = frozenset(),
     ) -> list[PartitionChange]:
-        """The changes that the live brokers require, in pieces, with turns for others in
-        between.
+        """The changes that the live brokers require. They are computed in pieces, and other work on
+        the loop runs in between.
         """
         changes: list[PartitionChange] = []
         slices = Slices()
@@ -337,7 +344,9 @@ class Decisions(ABC):
     # ---- answers of brokers ----
 
     def replicas_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
-        """A broker cannot open replicas: for them it counts as dead until it restarts."""
+        """Called when a broker cannot open replicas. For these it counts as dead until it
+        restarts.
+        """
         self.spawn(self.in_the_end, self._take_failed, broker, failed)
 
     async def _take_failed(self, broker: BrokerImage, failed: set[tuple[str, int]]) -> None:
@@ -350,7 +359,7 @@ class Decisions(ABC):
         self.state = self.state.with_offline(broker.node_id, failed)
         names = changed.union(name for name, _ in failed) & self.state.topics.keys()
         await self.commit(await self.changes(names))
-        self.channels.tell_partitions(failed, replicas=False)
+        self.channels.send_partitions(failed, replicas=False)
 
     @abstractmethod
     def logs_ended(
@@ -359,7 +368,7 @@ class Decisions(ABC):
         """A broker has answered where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
-        """A broker has deleted replicas."""
+        """Called when a broker has deleted replicas."""
         self.spawn(self.in_the_end, self._take_deleted, node, deleted)
 
     async def _take_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:

@@ -1,5 +1,5 @@
-"""What brokers report about the ends of logs that are ahead of the coordination store. The rules
-are in state/controller/doubts.py.
+"""Brokers report the ends of logs that are ahead of the coordination store; this collects the
+reports. The rules are in state/controller/doubts.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ControllerDoubts:
     def __init__(self, controller: Decisions) -> None:
         self._controller = controller
         self._ends: dict[Place, dict[int, tuple[int, LogEnd]]] = {}
-        """Doubted partition to broker to its broker epoch and the end of its log."""
+        """Doubted partition to broker id to the broker's epoch and the end of its log."""
 
     def hear(self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any) -> None:
         """A broker has answered where logs end."""
@@ -63,7 +63,7 @@ class ControllerDoubts:
         state = self._controller.state
         partition = state.partition(*place)
         if partition is None or partition.leader_epoch != end.role_epoch:
-            return None  # it answers the current role, too
+            return None  # it is the response to the current role, too
         if end.refused:
             self._ends.pop(place, None)
             change = doubts.doubted(state, *place, end.latest_epoch)

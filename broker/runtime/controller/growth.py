@@ -1,8 +1,8 @@
-"""How the controller expands a topic (KIP-253): see preparing.py.
+"""The controller's expansions of topics (KIP-253). See preparing.py.
 
 Once an expansion is prepared, leaders require producers to know the new count. It is committed when
-every leader has answered or has lost its registration: then the new partitions are created, with
-the leader epochs that the others had before.
+every leader has answered or has lost its registration. Then the new partitions are created, and
+they store the leader epochs that the old partitions had before the expansion.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class ControllerGrowth(Preparing[Expansion]):
         return self._controller.state.is_decided(change)
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Expand a topic; returns when its new partitions exist. TopicError: it is refused, or was
-        rolled back and may be requested again (REQUEST_TIMED_OUT).
+        """Expand a topic. Returns when its new partitions exist. Raises TopicError if the expansion
+        is refused, or was rolled back and may be requested again (REQUEST_TIMED_OUT).
         """
         controller = self._controller
         topic = await answered(controller.exclusively(self._prepare, new, validate_only))
@@ -60,7 +60,7 @@ class ControllerGrowth(Preparing[Expansion]):
         known = state.expansions.get(new.name)
         if known is not None:
             if new.assignments is None and state.count(new.name) == new.total_count:
-                return None if validate_only else known.topic  # a repetition: wait for its end
+                return None if validate_only else known.topic  # a repeated request: wait
             raise TopicError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 f"'{new.name}' is already growing: try again when that is done.",
@@ -79,7 +79,7 @@ class ControllerGrowth(Preparing[Expansion]):
         return topic_id
 
     async def obstacle(self, change: Expansion, silent: Collection[int]) -> str:
-        """Only a leader that does not answer."""
+        """Only a leader that does not answer is an obstacle."""
         return self.silent_leaders(change.topic.name, silent)
 
     async def commit(self, change: Expansion, generation: int, silent: set[int]) -> bool:
@@ -93,8 +93,8 @@ class ControllerGrowth(Preparing[Expansion]):
             return False
         topic = state.topics[name]
         first = len(topic.partitions)
-        # Clients ignore a leader epoch that is smaller than a known one, and partitions with these
-        # numbers may have existed before a contraction.
+        # Clients ignore a leader epoch that is smaller than the one they know, and partitions with
+        # these numbers may have existed before a contraction.
         epoch = max(each.leader_epoch for each in topic.partitions) + 1
         new = tuple(
             events.new_partition(state, each, silent)._replace(leader_epoch=epoch)
@@ -112,13 +112,13 @@ class ControllerGrowth(Preparing[Expansion]):
             "'%s' now has %d partitions, after %d ms (%s=%d)",
             name, len(grown.partitions), self.last_ms, TIMEOUT, controller.config[TIMEOUT],
         )  # fmt: skip
-        controller.channels.tell_partitions(
+        controller.channels.send_partitions(
             (name, index) for index in range(first, len(grown.partitions))
         )
         return True
 
     def stands(self, change: Expansion, silent: Collection[int]) -> bool:
-        """Whether it is decided already, or the brokers that do not answer are no longer
+        """Whether the expansion is decided, or the brokers that do not answer are no longer
         leaders.
         """
         return self.is_decided(change) or not self.silent_leaders(change.topic.name, silent)
@@ -131,7 +131,9 @@ class ControllerGrowth(Preparing[Expansion]):
 
 
 def _refuse_after_contraction(state: ControllerState, name: str) -> None:
-    """New partitions would have the numbers of retired ones, whose logs must be deleted first."""
+    """Raise TopicError if new partitions would have the numbers of retired partitions whose logs
+    are not deleted yet.
+    """
     topic = state.topics[name]
     have = len(topic.partitions)
     contraction = state.contractions.get(name)

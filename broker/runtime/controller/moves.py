@@ -51,15 +51,17 @@ class ControllerMoves:
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
-        """Elect preferred leaders, or any for leaderless partitions; None means all partitions, of
-        which those that need no election are left out. For each partition, why none was elected, or
-        None. KafkaError.
+        """Elect preferred leaders, or any leader for partitions without one. None means all
+        partitions; those that need no election are then left out. Returns for each partition None,
+        or why no leader was elected. Raises KafkaError.
         """
         controller = self._controller
         return await controller.exclusively(self._elect, election_type, partitions)
 
     async def raise_leader_epochs(self, least: Mapping[TopicPartition, int]) -> None:
-        """Raise leader epochs to at least these values, with the same leaders. KafkaError."""
+        """Raise leader epochs to at least these values. The leaders stay the same. Raises
+        KafkaError.
+        """
         await self._controller.exclusively(self._raise, least)
 
     async def _raise(self, least: Mapping[TopicPartition, int]) -> None:
@@ -111,8 +113,8 @@ class ControllerMoves:
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
-        """Begin reassignments, or cancel unfinished ones (None); for each partition, why that is
-        refused, or None. KafkaError.
+        """Begin reassignments, or cancel unfinished ones (None). Returns for each partition None,
+        or why it was refused. Raises KafkaError.
         """
         return await self._controller.exclusively(self._alter, asked, allow_factor_change)
 
@@ -134,7 +136,7 @@ class ControllerMoves:
     def _move(
         self, place: TopicPartition, target: Sequence[int] | None, allow_factor_change: bool
     ) -> PartitionChange | Refusal | None:
-        """The requested change, why it is refused, or None if nothing changes."""
+        """The requested change, or the reason if it is refused, or None if nothing changes."""
         state = self._controller.state
         name, index = place
         partition = state.partition(name, index)
@@ -161,7 +163,7 @@ class ControllerMoves:
     async def list_reassignments(
         self, asked: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
-        """Unfinished reassignments, of all partitions or of these. KafkaError."""
+        """Unfinished reassignments, of these partitions or of all. Raises KafkaError."""
         return await self._controller.exclusively(self._list, asked)
 
     async def _list(self, asked: Sequence[TopicPartition] | None) -> list[Ongoing]:

@@ -1,15 +1,15 @@
-"""How the controller changes a topic's partition count: it prepares the change, and then commits or
-rolls back, within `kstore.expansion.timeout.ms`.
+"""Changes of a topic's partition count by the controller. It prepares the change, and then commits
+it or rolls it back within `kstore.expansion.timeout.ms`.
 
-Prepare: a marker in the store has the current leader epochs; the partitions begin new ones, and
-their leaders receive these and the planned change. growth.py and shrinking.py define commit and
-rollback. All brokers with replicas must answer within half of the time. A leader that has not
-answered by then is fenced: another in-sync replica is elected with a new leader epoch, so no
-replica follows the former leader. If a partition has no other candidate, and its leader does not
-answer until the end, the topic keeps its partitions: the marker is deleted, and the leaders receive
-the old count.
+Prepare: the controller writes a node with the current leader epochs to the store. The partitions
+begin new leader epochs, and their leaders receive these and the planned change. growth.py and
+shrinking.py define commit and rollback. All brokers with replicas must answer within half of the
+time. A leader that has not answered by then is fenced: another in-sync replica is elected with a
+new leader epoch, so no replica follows the former leader. If a partition has no other candidate,
+and its leader does not answer within the whole time, the topic keeps its partitions: the node is
+deleted, and the leaders receive the old count.
 
-After a crash between any two steps, the marker remains, and the next controller continues from it.
+After a crash between any two steps the node remains, and the next controller continues from it.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ class Preparing(ABC, Generic[P]):
     @property
     @abstractmethod
     def under_way(self) -> Mapping[str, P]:
-        """The changes that are prepared, or decided and not complete, by topic."""
+        """Topic to its change, if that is prepared, or decided but not complete."""
 
     @abstractmethod
     def is_decided(self, change: P) -> bool:
-        """Whether it can no longer be rolled back."""
+        """Whether the change can no longer be rolled back."""
 
     @abstractmethod
     async def obstacle(self, change: P, silent: Collection[int]) -> str:
-        """Why a prepared change cannot be committed at the end of its time; "" if it can.
+        """Why a prepared change cannot be committed when its time is over; "" if it can.
         ``silent``: brokers that have not answered.
         """
 
     @abstractmethod
     async def commit(self, change: P, generation: int, silent: set[int]) -> bool:
-        """Commit; False if leaders must be notified again first."""
+        """Commit. Returns False if leaders must be notified again first."""
 
     @abstractmethod
     def stands(self, change: P, silent: Collection[int]) -> bool:
@@ -92,7 +92,7 @@ class Preparing(ABC, Generic[P]):
     # ---- steps ----
 
     async def wait_for_end(self, topic: TopicId) -> None:
-        """Complete a topic's prepared change; TopicError if it was rolled back."""
+        """Complete a topic's prepared change. Raises TopicError if it was rolled back."""
         await answered(self.finish(topic.name))
         why = self._undone.get(topic)
         if why is not None:
@@ -102,8 +102,8 @@ class Preparing(ABC, Generic[P]):
             raise deleted_meanwhile(topic.name)
 
     async def finish(self, name: str) -> None:
-        """Complete a prepared change: commit or roll back. KafkaError if the store is unavailable;
-        the change is completed once it is back.
+        """Complete a prepared change: commit it or roll it back. Raises KafkaError if the store is
+        unavailable; the change is then completed once the store is available again.
         """
         controller = self._controller
         try:
@@ -114,7 +114,9 @@ class Preparing(ABC, Generic[P]):
             raise
 
     async def _finish_when_back(self, name: str) -> None:
-        """Complete the change later: leaders know the new count already and refuse the old one."""
+        """Complete the change later. It must be completed, since leaders already refuse producers
+        with the old count.
+        """
         controller = self._controller
         while controller.active:
             await asyncio.sleep(RESUME_S)
@@ -144,7 +146,7 @@ class Preparing(ABC, Generic[P]):
                 return
 
     def begin(self, topic: TopicId) -> None:
-        """Begin a change of a topic: forget the result of earlier ones."""
+        """Begin a change of a topic: forget the results of earlier changes."""
         under_way = self.under_way
         for each in [e for e in self._since if under_way.get(e.topic.name) != e]:
             self._deadlines.pop(each, None)
@@ -157,19 +159,19 @@ class Preparing(ABC, Generic[P]):
         self._undone.pop(topic, None)
 
     def ended(self, change: P) -> None:
-        """The change was committed."""
+        """Called when the change was committed."""
         self._deadlines.pop(change, None)
         since = self._since.pop(change, self._node.loop.time())
         self.last_ms = round((self._node.loop.time() - since) * 1000)
 
     def undone(self, change: P, why: str) -> None:
-        """The change was rolled back; its leaders receive the current count."""
+        """Called when the change was rolled back: sends the current count to the leaders."""
         self.ended(change)
         self._undone[change.topic] = why
         self.rolled_back += 1
         LOGGER.warning("%s", why)
         topic = self._controller.state.topics[change.topic.name]
-        self._controller.channels.tell_partitions(partitions_of(topic))
+        self._controller.channels.send_partitions(partitions_of(topic))
 
     def is_outdated(self, change: P, generation: int, silent: Collection[int]) -> bool:
         """Whether the state was read again since leaders were notified, or a new leader has not
@@ -183,7 +185,7 @@ class Preparing(ABC, Generic[P]):
         return self._deadline(change) - self._node.loop.time()
 
     def _deadline(self, change: P) -> float:
-        """When it must be decided, by the loop's clock."""
+        """When the change must be decided, by the loop's clock."""
         known = self._deadlines.get(change)
         if change not in self._since:
             return self._node.loop.time()  # it has ended meanwhile
@@ -195,7 +197,9 @@ class Preparing(ABC, Generic[P]):
         return known
 
     async def _roll_back(self, change: P, silent: set[int], why: str) -> bool:
-        """Roll back, and notify the leaders; False if the change should continue."""
+        """Roll back, and notify the leaders. Returns False if the change should continue
+        instead.
+        """
         name = change.topic.name
         if self.under_way.get(name) != change:
             return True
@@ -206,8 +210,8 @@ class Preparing(ABC, Generic[P]):
         return True
 
     async def _begin_epochs(self, name: str) -> None:
-        """Begin new leader epochs if that has not happened since the preparation, and notify all
-        replicas of the planned change.
+        """Begin new leader epochs, unless that has happened since the preparation, and send the
+        planned change to all replicas.
         """
         state = self._controller.state
         change = self.under_way.get(name)
@@ -221,10 +225,10 @@ class Preparing(ABC, Generic[P]):
                 begun = partition._replace(leader_epoch=epoch + 1)
                 changes.append(PartitionChange(name, index, begun))
         await self._controller.commit(changes)
-        self._controller.channels.tell_partitions(partitions_of(topic))
+        self._controller.channels.send_partitions(partitions_of(topic))
 
     async def _silent_brokers(self, change: P) -> set[int]:
-        """Wait for the brokers' answers; returns the live brokers that have not answered in
+        """Wait for the brokers' responses. Returns the live brokers that have not answered in
         time.
         """
         controller = self._controller
@@ -243,11 +247,13 @@ class Preparing(ABC, Generic[P]):
         return silent
 
     async def _wait_for(self, hearers: set[int], seconds: float) -> set[int]:
-        """Wait until all have answered; returns those that have not by then."""
-        told = self._controller.channels.told_by(hearers)
-        if told:
-            await asyncio.wait(told.values(), timeout=max(seconds, 0.0))
-        return {node for node, answer in told.items() if not answer.done()}
+        """Wait until all of these brokers have answered. Returns those that have not in this
+        time.
+        """
+        answers = self._controller.channels.when_answered_by(hearers)
+        if answers:
+            await asyncio.wait(answers.values(), timeout=max(seconds, 0.0))
+        return {node for node, answer in answers.items() if not answer.done()}
 
     def leaders(self, name: str) -> set[int]:
         """The leaders of a topic's partitions."""
@@ -256,8 +262,8 @@ class Preparing(ABC, Generic[P]):
         return found - {NO_LEADER}
 
     def silent_leaders(self, name: str, silent: Collection[int]) -> str:
-        """The message that these leaders, which cannot be replaced, did not answer; "" if none of
-        them leads.
+        """The message that these leaders did not answer and cannot be replaced. "" if none of them
+        leads.
         """
         controller = self._controller
         topic = controller.state.topics.get(name)

@@ -1,4 +1,4 @@
-"""Questions of the controller to other brokers about a contraction: where logs begin and end, and
+"""Requests of the controller to other brokers about a contraction: where logs begin and end, and
 which groups have not read the retired partitions.
 """
 
@@ -36,7 +36,9 @@ DEBUGGING_CONSUMER = -2
 
 
 class RetiredLogs:
-    """Asks brokers that the controller knows. KafkaError if one cannot be asked."""
+    """Sends requests to brokers that the controller knows. Raises KafkaError if one cannot be
+    reached.
+    """
 
     def __init__(self, controller: Decisions) -> None:
         self._controller = controller
@@ -45,7 +47,7 @@ class RetiredLogs:
 
     async def who_is_behind(self, change: Contraction, timeout_s: float) -> str:
         """The message about groups that read remaining partitions and have not read the retired
-        ones, or whose coordinator does not answer; "" if there are none.
+        ones, or whose coordinator does not answer. "" if there are no such groups.
         """
         offsets = self._controller.state.topics.get(OFFSETS_TOPIC)
         if offsets is None:
@@ -99,9 +101,9 @@ class RetiredLogs:
         return starts == ends
 
     async def check_priors(self, name: str, first: int) -> None:
-        """KafkaError if the retiring partitions must be read *after* remaining ones: they were
-        added by an expansion, and records from before that still exist. The remaining ones must be
-        read after the retiring ones, so this would be a cycle.
+        """Raise KafkaError if the retiring partitions must be read *after* remaining ones: an
+        expansion added them, and records from before it still exist. A contraction requires the
+        opposite order, so this would be a cycle.
         """
         topic = self._controller.state.topics[name]
         priors = {
@@ -123,7 +125,7 @@ class RetiredLogs:
     async def _offsets(
         self, name: str, indexes: Iterable[int], timestamp: int
     ) -> Mapping[int, int]:
-        """The offsets of the partitions whose leader answers."""
+        """The offsets of those partitions whose leader answers."""
         found: dict[int, int] = {}
         by_leader: dict[int, list[int]] = defaultdict(list)
         for index in indexes:

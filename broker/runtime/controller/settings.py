@@ -1,5 +1,5 @@
-"""Settings in the coordination store on which all elections depend: whether eligible leader
-replicas are in use, and min.insync.replicas. Calls block.
+"""Settings in the coordination store that elections depend on: whether eligible leader replicas are
+in use, and min.insync.replicas. Calls block.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def read_settings(store: Store) -> ClusterSettings:
 
 
 def keep_min_isr(store: Store, value: int) -> None:
-    """Set min.insync.replicas for all brokers if it is not set, as Kafka does: eligibility depends
-    on it, and brokers may have been started with different values.
+    """Set min.insync.replicas for all brokers if it is not set, as Kafka does. Eligibility depends
+    on this setting, and brokers may have been started with different values.
     """
     [known] = store.read_many([DEFAULTS])
     op: Op
@@ -57,5 +57,5 @@ def keep_min_isr(store: Store, value: int) -> None:
         configs = json.loads(known[0])["config"]
         configs.setdefault(MIN_INSYNC_REPLICAS, str(value))
         op = Set(DEFAULTS, znodes.config_node(configs), known[1].version)
-    with suppress(BadVersionError, NodeExistsError):  # the other writer's change is read next
+    with suppress(BadVersionError, NodeExistsError):  # another broker has set it
         store.multi([op])

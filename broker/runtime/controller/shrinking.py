@@ -1,11 +1,12 @@
-"""How the controller contracts a topic and keeps the order of its keys (KIP-253): see preparing.py.
+"""The controller's contractions of topics, which keep the order of keys (KIP-253). See
+preparing.py.
 
-Once a contraction is prepared, the retiring partitions accept no records: producers retry those
-keys until it is decided. Coordinators inform all groups which partitions retire: a group that
-starts to read gets the retiring ones first. The contraction is committed when every leader has
-answered and no group remains that reads remaining partitions without having committed the retiring
-ones to their end. From then on producers use only the remaining partitions. If a group does not get
-there in time, the topic keeps its partitions.
+Once a contraction is prepared, the retiring partitions accept no records: producers retry records
+with these keys until it is decided. Group coordinators know which partitions retire: a group that
+starts to read gets the retiring partitions first. The contraction is committed when every leader
+has answered, and every group that reads remaining partitions has committed the retiring ones to
+their end. From then on producers use only the remaining partitions. If a group does not get there
+in time, the topic keeps its partitions.
 
 The retired partitions remain until retention has deleted all their records; then they are deleted.
 """
@@ -59,12 +60,13 @@ class ControllerShrinking(Preparing[Contraction]):
         return {name: each for name, each in contractions.items() if not each.holds}
 
     def is_decided(self, change: Contraction) -> bool:
-        """False for all unfinished ones."""
+        """False: unfinished contractions are not decided."""
         return change.holds
 
     async def shrink(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Contract a topic; returns when producers must know the new count. TopicError: it is
-        refused, or was rolled back and may be requested again (REQUEST_TIMED_OUT).
+        """Contract a topic. Returns when producers must know the new count. Raises TopicError if
+        the contraction is refused, or was rolled back and may be requested again
+        (REQUEST_TIMED_OUT).
         """
         controller = self._controller
         await answered(controller.exclusively(self._check, new))
@@ -78,7 +80,7 @@ class ControllerShrinking(Preparing[Contraction]):
             raise TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
 
     async def _check(self, new: NewPartitions) -> Contraction | None:
-        """The contraction, if it was requested before; TopicError if it is not allowed."""
+        """The contraction if it was requested before. Raises TopicError if it is not allowed."""
         controller = self._controller
         state = controller.state
         check_contraction(state.image, new, controller.config["log.cleanup.policy"])
@@ -90,7 +92,7 @@ class ControllerShrinking(Preparing[Contraction]):
         known = state.contractions.get(new.name)
         if known is not None:
             check_no_other_contraction(new.name, known.first, new.total_count)
-        if not controller.config.tells_epochs:
+        if not controller.config.sends_epochs:
             raise TopicError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "inter.broker.protocol.version is older than what a contraction needs.",
@@ -99,8 +101,8 @@ class ControllerShrinking(Preparing[Contraction]):
         return known
 
     async def _keep_away(self, name: str) -> None:
-        """Exclude brokers of older versions from now on. TopicError if one takes part: it may have
-        just registered.
+        """Exclude brokers of older versions from now on. Raises TopicError if one takes part; it
+        may have just registered.
         """
         controller = self._controller
         if controller.state.contractions:
@@ -109,7 +111,7 @@ class ControllerShrinking(Preparing[Contraction]):
         _refuse_outdated(name, await controller.in_store(controller.store.brokers))
 
     async def _let_in(self) -> None:
-        """No contraction is left: admit brokers of older versions again."""
+        """Admit brokers of older versions again, once no contraction is left."""
         controller = self._controller
         if not controller.state.contractions:
             await controller.in_store(controller.store.require)
@@ -131,8 +133,8 @@ class ControllerShrinking(Preparing[Contraction]):
         return topic_id
 
     async def obstacle(self, change: Contraction, silent: Collection[int]) -> str:
-        """A leader that does not answer; or groups that have not read far enough, or are unknown,
-        at the end of the time.
+        """A leader that does not answer, or groups that have not read far enough or are not known
+        when the time is over.
         """
         name = change.topic.name
         while True:
@@ -150,7 +152,7 @@ class ControllerShrinking(Preparing[Contraction]):
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def commit(self, change: Contraction, generation: int, silent: set[int]) -> bool:
-        """Decide: producers use only the remaining partitions."""
+        """Decide the contraction: from now on producers use only the remaining partitions."""
         controller = self._controller
         name = change.topic.name
         if controller.state.contractions.get(name) != change:
@@ -165,11 +167,11 @@ class ControllerShrinking(Preparing[Contraction]):
             "'%s' has shrunk to %d partitions in %d ms; the others are deleted once they are empty",
             name, change.first, self.last_ms,
         )  # fmt: skip
-        controller.channels.tell_partitions(partitions_of(controller.state.topics[name]))
+        controller.channels.send_partitions(partitions_of(controller.state.topics[name]))
         return True
 
     def stands(self, change: Contraction, silent: Collection[int]) -> bool:
-        """Never: no obstacle disappears once the time is over."""
+        """False: no obstacle disappears once the time is over."""
         return False
 
     async def forget(self, name: str) -> None:
@@ -205,7 +207,7 @@ class ControllerShrinking(Preparing[Contraction]):
         if state.contractions.get(name) != change:
             return
         topic = state.topics[name]
-        # Later partitions with these numbers begin with a larger leader epoch: see growth.py.
+        # Future partitions with these numbers begin with a larger leader epoch (growth.py).
         epochs = [each.leader_epoch for each in topic.partitions]
         if epochs[0] < max(epochs[first:]):
             raised = topic.partitions[0]._replace(leader_epoch=max(epochs[first:]))
@@ -225,13 +227,13 @@ class ControllerShrinking(Preparing[Contraction]):
         )
         LOGGER.info("'%s' now has %d partitions: the others were empty", name, first)
         # The other partitions' messages contain the new count.
-        controller.channels.tell_partitions(partitions_of(left))
+        controller.channels.send_partitions(partitions_of(left))
         for index, nodes in dropped.items():
-            controller.channels.tell_stop(change.topic, index, nodes, delete=True)
+            controller.channels.send_stop(change.topic, index, nodes, delete=True)
 
 
 def _refuse_outdated(name: str, registered: Mapping[int, BrokerImage]) -> None:
-    """TopicError if a broker does not support contractions."""
+    """Raise TopicError if a broker does not support contractions."""
     outdated = [node for node, each in registered.items() if not each.knows_contractions]
     if outdated:
         raise TopicError(

@@ -1,14 +1,14 @@
-"""Reads and writes of the controller in the coordination store.
+"""The controller's reads and writes of the coordination store.
 
-Every write is a multi that checks the version of `/controller_epoch`: a replaced controller cannot
-write. Writes are split into multis of limited size where `load` can recognize a crash between two
-of them. In addition to Kafka's nodes there are
+Every write is a multi that checks the version of `/controller_epoch`, so a replaced controller
+cannot write. Large writes are split into several multis, but only where `load` can recognize a
+crash between two of them. In addition to Kafka's nodes there are
 
     /admin/expansions/T          the expansion of a topic (KIP-253)
     /admin/contractions/T        its contraction (coordination/contraction_nodes.py)
     /admin/replica_deletions/T   replicas to delete, on brokers that may be unavailable
 
-Calls block; the broker's store thread makes them, one at a time.
+Calls block. The broker's store thread runs them, one at a time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Found(NamedTuple):
     contractions: list[Contraction]
     deletions: dict[TopicId, dict[int, frozenset[int]]]
     half_deleted: list[str]
-    """Topics whose deletion is decided, and some of whose nodes still exist."""
+    """Topics whose deletion is decided, but some of whose nodes still exist."""
     written: dict[tuple[str, int], int]
     """The transaction that last wrote each partition's state."""
 
@@ -101,11 +101,11 @@ class ControllerStore:
         return registration.read_brokers(self._store)
 
     def unclean_shutdowns(self, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
-        """See registration; read after the brokers."""
+        """See coordination/registration.py. Read them after the brokers."""
         return registration.unclean_shutdowns(self._store, registered)
 
     def forget_shutdowns(self, taken: Mapping[int, int]) -> None:
-        """Delete unclean shutdowns that were handled, unless there was another one since."""
+        """Delete unclean shutdowns that were handled, unless the broker had another one since."""
         for node_id, version in taken.items():
             with suppress(BadVersionError, NoNodeError):
                 self._multi([Delete(f"{registration.UNCLEAN_SHUTDOWNS}/{node_id}", version)])
@@ -120,13 +120,13 @@ class ControllerStore:
         return configs
 
     def failed_log_dirs(self) -> set[int]:
-        """The brokers that have announced a failed log dir, each time once."""
+        """The brokers that have reported a failed log dir. Each report is returned once."""
         return znodes.take_failed_log_dirs(self._store)
 
     def load(self) -> Found:
-        """Read everything; DeposedError if another controller was elected meanwhile."""
+        """Read everything. Raises DeposedError if another controller was elected meanwhile."""
         known = registration.read_epoch(self._store)
-        if known.epoch == self._epoch:  # otherwise it was replaced
+        if known.epoch == self._epoch:  # otherwise this controller was replaced
             self.last = known
         for folder in (EXPANSIONS, CONTRACTIONS, REPLICA_DELETIONS):
             self._store.ensure(folder)
@@ -162,8 +162,8 @@ class ControllerStore:
     def _load_partitions(
         self, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], tuple[PartitionImage, int]]:
-        """The existing partitions, without their replicas, and the transactions that wrote their
-        states.
+        """The existing partitions, without their replicas, and the store's transactions that wrote
+        their states.
         """
         wanted = list(places)
         folders = [f"{znodes.TOPICS}/{name}/partitions/{index}" for name, index in wanted]
@@ -209,7 +209,7 @@ class ControllerStore:
         )
 
     def write_changes(self, state: ControllerState, changes: Sequence[PartitionChange]) -> None:
-        """Write partitions' next states, and changed assignments."""
+        """Write the next states of partitions, and changed assignments."""
         moved: dict[str, list[PartitionChange]] = {}
         groups: list[list[Op]] = []
         for change in changes:
@@ -249,8 +249,8 @@ class ControllerStore:
         return ops
 
     def create_topic(self, topic: TopicImage, first_epoch: int) -> TopicImage:
-        """Write a new topic, whose partitions get partition epochs from the first on; returns it
-        with them. NodeExistsError.
+        """Write a new topic, whose partitions get partition epochs from ``first_epoch`` on. Returns
+        the topic with them. Raises NodeExistsError.
         """
         made = _numbered(topic, 0, first_epoch)
         path = f"{znodes.TOPICS}/{topic.name}"
@@ -288,7 +288,7 @@ class ControllerStore:
     def end_expansion(
         self, topic: TopicImage, expansion: Expansion, first_epoch: int
     ) -> TopicImage:
-        """Create the partitions of an expansion; returns the topic with them."""
+        """Create the partitions of an expansion. Returns the topic with them."""
         first = len(topic.partitions) - len(expansion.added)
         grown = _numbered(topic, first, first_epoch, expansion.prior_leader_epochs)
         path = f"{EXPANSIONS}/{topic.name}"
@@ -301,7 +301,7 @@ class ControllerStore:
         self, state: ControllerState, left: TopicImage, gone: Mapping[int, frozenset[int]],
         epoch: int,
     ) -> None:  # fmt: skip
-        """Delete retired partitions; after a crash `load` deletes the rest."""
+        """Delete retired partitions. After a crash `load` deletes the rest."""
         name = left.name
         rows = deletion_rows(state, TopicId(name, left.topic_id), gone)
         kept = Set(f"{znodes.TOPICS}/{name}", znodes.topic_node(left))
@@ -311,8 +311,8 @@ class ControllerStore:
     def _make_partitions(
         self, topic: TopicImage, first: int, begin: list[Op], end: list[Op]
     ) -> None:
-        """Create the nodes of partitions from index first on, each with its partition epoch, in as
-        many multis as needed.
+        """Create the nodes of partitions from index ``first`` on, each with its partition epoch, in
+        as many multis as needed.
         """
         path = f"{znodes.TOPICS}/{topic.name}/partitions"
         size = NODE_BYTES + PRIOR_BYTES * first
@@ -335,7 +335,7 @@ class ControllerStore:
         replicas: Mapping[int, frozenset[int]],
         partition_epoch: int,
     ) -> None:
-        """Decide that a topic and its replicas are deleted, and delete its nodes."""
+        """Decide the deletion of a topic and its replicas, and delete its nodes."""
         name = topic.name
         mark = {"version": 1, "topic_id": znodes.encode_id(topic.topic_id)}
         deletions = deletion_rows(state, TopicId(name, topic.topic_id), replicas)
@@ -408,7 +408,7 @@ class ControllerStore:
         return [Set(path, data) if path in self._known else Create(path, data)]
 
     def _write(self, groups: Sequence[list[Op]]) -> None:
-        """Execute the groups, each in one multi, several together if they fit."""
+        """Execute groups of operations, each within one multi, several together if they fit."""
         ops: list[Op] = []
         size = 0
         for group in groups:

@@ -1,4 +1,4 @@
-"""The controller's creation and deletion of topics. Expansion is in growth.py."""
+"""Creates and deletes topics for the controller. Expansions are in growth.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ControllerTopics", "answered", "partitions_of"]
 
 T = TypeVar("T")
 DELETION_WAIT_S = 10.0
-"""How long a deletion waits for live brokers that do not answer."""
+"""How long a deletion waits for a live broker that does not answer."""
 
 
 class ControllerTopics:
@@ -38,7 +38,7 @@ class ControllerTopics:
     # ---- creation ----
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic, and return its image; TopicError."""
+        """Create a topic, and return its image. Raises TopicError."""
         return await self._exclusively(self._create, new, validate_only)
 
     async def _create(self, new: NewTopic, validate_only: bool) -> TopicImage:
@@ -64,14 +64,14 @@ class ControllerTopics:
         controller.state = controller.state.with_topics(topic)._replace(
             partition_epoch=first_epoch - 1 + len(partitions)
         )
-        controller.channels.tell_partitions(partitions_of(topic))
+        controller.channels.send_partitions(partitions_of(topic))
         return topic
 
     # ---- deletion ----
 
     async def delete(self, name: str) -> None:
-        """Delete a topic; returns when the live brokers have deleted its logs, or do not answer for
-        long. TopicError.
+        """Delete a topic. Returns when the live brokers have deleted its logs, or have not answered
+        for long. Raises TopicError.
         """
         waited_for = await self._exclusively(self._delete, name)
         if waited_for:
@@ -94,10 +94,10 @@ class ControllerTopics:
         deleted = TopicId(name, topic.topic_id)
         state = controller.state.without_topic(name).with_deletion(deleted, replicas)
         controller.state = state._replace(partition_epoch=epoch)
-        controller.channels.tell_deleted(deleted, len(topic.partitions))
+        controller.channels.send_deletion(deleted, len(topic.partitions))
         for index, brokers in replicas.items():
-            controller.channels.tell_stop(deleted, index, brokers, delete=True)
-        return controller.channels.told()
+            controller.channels.send_stop(deleted, index, brokers, delete=True)
+        return controller.channels.when_answered()
 
     # ---- errors ----
 
@@ -106,7 +106,7 @@ class ControllerTopics:
 
 
 async def answered(work: Awaitable[T]) -> T:
-    """The work's result, or its error as a TopicError."""
+    """The result of ``work``. Its errors become a TopicError."""
     try:
         return await work
     except KafkaError as problem:
@@ -114,5 +114,5 @@ async def answered(work: Awaitable[T]) -> T:
 
 
 def partitions_of(topic: TopicImage) -> list[tuple[str, int]]:
-    """All its (topic, partition) pairs."""
+    """The (topic, partition) pairs of all partitions of the topic."""
     return [(topic.name, index) for index in range(len(topic.partitions))]

@@ -1,5 +1,5 @@
-"""The logs of a coordinator's partitions (Kafka's PartitionWriter): finding them, appending, and
-waiting for followers and disk. The coordinators know what the records mean.
+"""The logs of a coordinator's partitions (Kafka's PartitionWriter): finds them, appends to them,
+and waits for followers and the disk. The coordinators know what the records mean.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["COMMIT_SECONDS", "PartitionWriter", "refusal_of", "settle"]
 
 LOGGER = logging.getLogger(__name__)
 COMMIT_SECONDS = 5.0
-"""How long an answer waits for the followers; then the client gets an error and tries again."""
+"""How long a response waits for the followers. After that the client gets an error and retries."""
 
 APPEND_ERRORS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -37,7 +37,7 @@ APPEND_ERRORS: dict[int, int] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Error of an append to the error for a client of the coordinator."""
+"""Error of an append to the error that a client of the coordinator gets."""
 
 
 def _nothing(error_code: int) -> None:
@@ -45,14 +45,14 @@ def _nothing(error_code: int) -> None:
 
 
 class PartitionWriter:
-    """The partitions that this broker leads, as coordinators use them."""
+    """Writes to the partitions that this broker leads, on behalf of coordinators."""
 
     def __init__(self, node: Node, table: PartitionTable, commits: FsyncBatcher) -> None:
         self._config = node.config
         self._table = table
         self._commits = commits
         self._unwritten: dict[TopicPartition, deque[list[Callable[[int], None]]]] = {}
-        """The callbacks of appends that threads are doing, in order."""
+        """The callbacks of appends in threads, in order."""
 
     @property
     def durable(self) -> bool:
@@ -60,12 +60,12 @@ class PartitionWriter:
         return bool(self._config["kstore.flush.policy"] == "always")
 
     def partition(self, place: TopicPartition) -> Partition | None:
-        """The partition if this broker leads it and its log is open, else None."""
+        """The partition, or None if this broker does not lead it or its log is not open."""
         found = self._table.partition(place.topic.encode(), place.partition)
         return found if found is not None and found.online else None
 
     def log_of(self, place: TopicPartition) -> Log:
-        """A partition's log; KafkaError if this broker does not have it."""
+        """A partition's log. Raises KafkaError if this broker does not have it."""
         partition = self.partition(place)
         if partition is None:
             raise error_for(ErrorCode.NOT_COORDINATOR)
@@ -75,10 +75,10 @@ class PartitionWriter:
     def append(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None] = _nothing
     ) -> int:
-        """Append to a partition's log and return the base offset; KafkaError with an error of a
-        coordinator.
+        """Append to a partition's log and return the base offset. Raises KafkaError with a
+        coordinator's error.
 
-        An append that may have to wait for the disk is left to a thread; this returns the offset
+        If the append may have to wait for the disk, a thread does it, and this returns the offset
         that it will get if it succeeds. ``ended`` is called with an error code when the result is
         known: at once or later, but before `to_be_committed` completes.
         """
@@ -91,23 +91,24 @@ class PartitionWriter:
     def write(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None]
     ) -> tuple[int, int]:
-        """As `append`, for any partition; returns Kafka's error code and the base offset. Clients
-        may write there, too: then a thread may append the batch at a later offset.
+        """As `append`, but for any partition. Returns Kafka's error code and the base offset. If
+        clients write to the partition, too, a thread may append the batch at a later offset.
         """
         return self._write(place, batch, ended, alone=False)
 
     def _write(
         self, place: TopicPartition, batch: bytes, ended: Callable[[int], None], *, alone: bool
     ) -> tuple[int, int]:
-        """``alone``: clients do not write there, so the offset of a queued append is known, unless
-        the log refuses a marker that is queued before it.
+        """``alone``: clients do not write to the partition. Then the offset of a queued append is
+        known, unless the log refuses a marker that is queued before it.
         """
         partition = self.partition(place)
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if not partition.may_append_now(batch):
             if len(batch) > partition.log.core.max_message_bytes:
-                # Else the thread would refuse it, when the state is already ahead of the log.
+                # Otherwise the thread would refuse it later, when the state is already ahead of the
+                # log.
                 return ErrorCode.MESSAGE_TOO_LARGE, -1
             error_code, base_offset = partition.append_later(
                 batch, lambda job: self._appended(place, base_offset if alone else None, job)
@@ -125,7 +126,7 @@ class PartitionWriter:
         return error_code, base_offset
 
     def _appended(self, place: TopicPartition, expected: int | None, job: CallbackJob) -> None:
-        """A thread has finished an append, or failed: call the callbacks."""
+        """Called when a thread has finished an append, or has failed: calls the callbacks."""
         waiting = self._unwritten[place].popleft()
         if not self._unwritten[place]:
             del self._unwritten[place]
@@ -143,9 +144,9 @@ class PartitionWriter:
             tell(error_code)
 
     def to_be_committed(self, place: TopicPartition) -> asyncio.Future[int] | None:
-        """Return None if the in-sync replicas have everything in the log now, and the disk, too, if
-        answers wait for it. Otherwise return an object that reports, with an error code, when they
-        have it or never will. KafkaError if this broker does not lead the partition.
+        """Return None if everything in the log now is on the in-sync replicas, and also on the disk
+        if responses wait for it. Otherwise return a future of an error code, which is done when it
+        is there or never will be. Raises KafkaError if this broker does not lead the partition.
         """
         partition = self.partition(place)
         if partition is None:
@@ -182,8 +183,8 @@ class PartitionWriter:
         return told
 
     def _when_written(self, place: TopicPartition) -> asyncio.Future[int]:
-        """The result of `to_be_committed` once threads have appended everything that is
-        queued now.
+        """The result of `to_be_committed`, once threads have appended everything that is queued
+        now.
         """
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -208,8 +209,8 @@ class PartitionWriter:
         return told
 
     async def committed(self, place: TopicPartition, timeout_s: float | None = None) -> None:
-        """Wait until the in-sync replicas have everything in the log now; KafkaError if
-        that fails.
+        """Wait until the in-sync replicas have everything that is in the log now. Raises KafkaError
+        if that fails.
         """
         told = self.to_be_committed(place)
         if told is not None:
@@ -217,7 +218,7 @@ class PartitionWriter:
 
 
 async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> None:
-    """Wait for a result of `to_be_committed`; KafkaError with an error of a coordinator."""
+    """Wait for the future of `to_be_committed`. Raises KafkaError with a coordinator's error."""
     await asyncio.wait({told}, timeout=timeout_s)
     problem = refusal_of(told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT)
     if problem is not None:
@@ -225,7 +226,7 @@ async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> N
 
 
 def refusal_of(error_code: int) -> KafkaError | None:
-    """The error for a client of the coordinator for an append's error, or None."""
+    """The error that a client of the coordinator gets for an append's error. None for NONE."""
     if error_code == ErrorCode.NONE:
         return None
     return error_for(APPEND_ERRORS.get(error_code, error_code))

@@ -1,5 +1,5 @@
-"""Shared by all coordinators: which partition of their topic keeps a name, and how its log is read
-when it is loaded. The coordinators know what the records mean.
+"""What all coordinators share: which partition of their topic has the state of a name, and how a
+log is read to load it. The coordinators know what the records mean.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["LARGE_BYTES", "TURN_SECONDS", "in_batches", "partition_of", "read_re
 T = TypeVar("T")
 LOAD_BYTES = 256 * 1024
 TURN_SECONDS = 0.002
-"""How long loading uses the loop before others have their turn."""
+"""How long loading uses the loop before other work runs."""
 RECORDS_PER_CLOCK_LOOK = 32
 BATCH_BYTES = 256 * 1024
-"""Independent records are appended in batches of this size: the topic refuses large ones."""
+"""The size of batches of independent records. The topic refuses large batches."""
 LARGE_BYTES = 1024
 """A larger record takes noticeable time: 10,000 partitions of a transaction take 3 ms."""
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """The partition in which Kafka keeps a group or a transactional id: Java's String.hashCode,
+    """The partition in which Kafka stores a group or a transactional id: Java's String.hashCode,
     made positive, modulo the number of partitions.
     """
     code = abs(string_hash(name))
@@ -51,16 +51,16 @@ def in_batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list
 
 
 async def read_records(log: Log) -> AsyncIterator[Record]:
-    """All records of a log, including control records, up to its end at the time of reading; others
-    have their turn on the loop in between.
+    """All records of a log, including control records, up to its current end. Other work on the
+    loop runs in between.
 
-    LogError or ValueError for an unreadable log.
+    Raises LogError or ValueError if the log cannot be read.
     """
     clock = asyncio.get_running_loop().time
     turn_ends = clock() + TURN_SECONDS
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        # Records that a leader finds or appends count before its followers have them.
+        # A leader applies the records that it finds or appends before its followers have them.
         data, _ = await finished(read(log, offset, log.log_end_offset, LOAD_BYTES))
         records = decode(data, start_offset=offset, control=True)
         for count, record in enumerate(records):

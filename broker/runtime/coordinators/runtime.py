@@ -1,7 +1,8 @@
-"""Shared by all coordinators: which partitions of their topic this broker serves, and when.
+"""What all coordinators share: which partitions of their topic this broker serves, and from when to
+when.
 
-A single broker serves all of them. In a cluster a broker serves those that it leads: a partition is
-loaded when this broker becomes its leader, and unloaded when it is no longer leader.
+A single broker serves all partitions. A broker of a cluster serves those that it leads: it loads a
+partition when it becomes the leader, and unloads it when it is no longer leader.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ RELOAD_SECONDS = 1.0
 LOAD_AGAIN_SECONDS = 30.0
 """The pause after a load that the disk has failed, and the longest one between other loads."""
 LOAD_WAIT_SECONDS = 1.0
-"""How long a request to find a coordinator may wait for a partition to load."""
+"""How long FindCoordinator may wait for a partition to load."""
 
 
 class LoadFailures:
@@ -75,12 +76,12 @@ class CoordinatorPartition:
 
     @property
     def log(self) -> Log:
-        """The partition's log; KafkaError if this broker does not have it."""
+        """The partition's log. Raises KafkaError if this broker does not have it."""
         return self.writer.log_of(self.place)
 
     def append_ended(self, error_code: int) -> None:
-        """A thread has appended a decision. If that failed, the state is ahead of the log: it
-        answers no more requests, and the log is replayed.
+        """Called when a thread has appended a decision. If that failed, the state is ahead of the
+        log: this object answers no more requests, and the log is replayed.
         """
         if error_code != ErrorCode.NONE and self.error_code != ErrorCode.NOT_COORDINATOR:
             LOGGER.error("loading %s again: a decision is not in its log", self.place)
@@ -92,7 +93,8 @@ class CoordinatorPartition:
         or an append that failed meanwhile, it is loaded again later. An error that stays the same
         is logged once.
 
-        Records of the former leader count once the followers have them, too.
+        Records of the former leader are applied, too. They are committed once the followers have
+        them.
         """
         from kstore.log.errors import LogError
 
@@ -110,7 +112,7 @@ class CoordinatorPartition:
                 # An earlier append failed; this broker still leads the partition.
                 self.replace_later(self.failures.pause_s)
             return
-        # In the same turn of the loop as the last record, so none is missed.
+        # This follows in the same turn of the loop as the last record, so no record is missed.
         if self.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.error_code = ErrorCode.NONE
             self.loaded()
@@ -120,17 +122,19 @@ class CoordinatorPartition:
         raise NotImplementedError
 
     def loaded(self) -> None:
-        """Called after loading, to begin service."""
+        """Called after loading, before the first request."""
 
     def check(self) -> None:
-        """Raise KafkaError unless it is loaded and served here."""
+        """Raise KafkaError unless the partition is loaded and this broker serves it."""
         if not self.topic.may_answer():
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self.error_code != ErrorCode.NONE:
             raise error_for(self.error_code)
 
     def close(self) -> None:
-        """Stop serving: later requests get an error and look for another coordinator."""
+        """Stop serving. Later requests get an error, after which clients look for the
+        coordinator.
+        """
         self.error_code = ErrorCode.NOT_COORDINATOR
         if self.loading is not None:
             self.loading.cancel()
@@ -152,24 +156,24 @@ class Coordinator(Generic[P]):
         self.writer = writer
         self.loop = asyncio.get_running_loop()
         self.load_us = Distribution()
-        """How long partitions were loaded."""
+        """How long loading took."""
         self._make = make
         self._by_index: dict[int, P] = {}
         self._failures: dict[int, LoadFailures] = {}
         self._begun = False
-        self._reading = asyncio.Lock()  # one log at a time, since each uses the loop's turns
+        self._reading = asyncio.Lock()  # one log at a time, since each uses slices of the loop
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # ---- served partitions ----
 
     def start(self) -> None:
-        """Begin to load the partitions that this broker serves; until they are loaded, requests get
-        an error.
+        """Begin to load the partitions that this broker serves. Until one is loaded, its requests
+        get an error.
         """
         self._serve(self.topic.led())
 
     def note_leadership(self, index: int, *, leads: bool) -> None:
-        """This broker has become a partition's leader, or is no longer leader."""
+        """Called when this broker becomes the leader of a partition, or is no longer leader."""
         known = self._by_index.get(index)
         if not leads:
             if known is not None:
@@ -217,10 +221,10 @@ class Coordinator(Generic[P]):
             self._serve([index])
 
     def begin(self) -> None:
-        """The first partition is served: start periodic work."""
+        """Called when the first partition is served: starts periodic work."""
 
     async def close(self) -> None:
-        """Stop loading and other work in progress; the next start resumes it."""
+        """Stop loading and other work in progress. The next start resumes it."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -233,17 +237,17 @@ class Coordinator(Generic[P]):
 
     @property
     def partitions(self) -> list[P]:
-        """The partitions that are served here; empty if the coordinator was never used."""
+        """The partitions that this broker serves. Empty if the coordinator was never used."""
         return list(self._by_index.values())
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has in the cluster; 0 while it does not exist."""
+        """How many partitions the topic has. 0 while it does not exist."""
         return self.topic.count(len(self._by_index))
 
     def find(self, name: str) -> P:
-        """The partition that keeps a group or transactional id, loaded or not; KafkaError if it is
-        not served here.
+        """The partition of a group or transactional id, loaded or not. Raises KafkaError if this
+        broker does not serve it.
         """
         count = self.count
         found = self._by_index.get(partition_of(name, count)) if count else None
@@ -252,8 +256,8 @@ class Coordinator(Generic[P]):
         return found
 
     async def leader_of(self, name: str) -> int:
-        """The broker that serves a group or transactional id; the first call creates the topic.
-        KafkaError while there is none.
+        """The broker that serves a group or transactional id. The first call creates the topic.
+        Raises KafkaError while there is none.
         """
         await self._make_topic()
         leader = self.known_leader(name)
@@ -263,15 +267,15 @@ class Coordinator(Generic[P]):
         return leader
 
     def known_leader(self, name: str) -> int:
-        """The broker that serves a group or transactional id; KafkaError while there is none, or no
-        topic.
+        """The broker that serves a group or transactional id. Raises KafkaError while there is
+        none, or no topic.
         """
         count = self.count
         return self.topic.leader(partition_of(name, count) if count else 0)
 
     async def ensure(self) -> None:
-        """Create the topic if it is missing, and wait a moment for partitions that are served here
-        to load; KafkaError.
+        """Create the topic if it is missing, and wait a moment until this broker's partitions are
+        loaded. Raises KafkaError.
         """
         await self._make_topic()
         await self._wait_for(self.topic.awaited(self.partitions, None))
@@ -286,8 +290,8 @@ class Coordinator(Generic[P]):
         raise NotImplementedError
 
     async def wait_loaded(self) -> None:
-        """Wait a moment for loading to end; requests to partitions that are not loaded by then are
-        refused.
+        """Wait a moment for loading to end. After that, requests to partitions that are still
+        loading are refused.
         """
         await self._wait_for(self._by_index.values())
 
@@ -300,7 +304,9 @@ class Coordinator(Generic[P]):
     # ---- background work ----
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it in the background; a failure is reported, and closing the coordinator ends it."""
+        """Run ``work`` in the background. A failure is reported. Closing the coordinator cancels
+        it.
+        """
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -314,7 +320,7 @@ class Coordinator(Generic[P]):
 
 
 class Elected(Protocol):
-    """Notified when this broker becomes a partition's leader, or is no longer leader."""
+    """A coordinator that is notified of leadership."""
 
     def note_leadership(self, index: int, *, leads: bool) -> None:
         """Serve the partition from now on, or stop serving it."""
@@ -334,8 +340,8 @@ class LazyCoordinator(Protocol):
 def watch_leadership(
     coordinators: Mapping[str, LazyCoordinator],
 ) -> Callable[[TopicPartition, bool, int], None]:
-    """The callback for changes of leaders, by which coordinators follow the partitions of their
-    topics.
+    """The callback for changes of leadership. It notifies the coordinators of the partitions of
+    their topics.
     """
 
     def note(place: TopicPartition, leads: bool, leader_epoch: int) -> None:

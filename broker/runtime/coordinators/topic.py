@@ -1,6 +1,6 @@
-"""A coordinator's topic as one broker sees it: which of its partitions it serves, which broker
-clients should use, and how the topic is created. A single broker serves all partitions; in a
-cluster each broker serves those that it leads.
+"""A coordinator's topic on one broker: which partitions the broker serves, which broker clients
+should use, and how the topic is created. A single broker serves all partitions. In a cluster each
+broker serves those that it leads.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class CoordinatorTopic(ABC):
     """The topic of one coordinator."""
 
     replicated: ClassVar[bool]
-    """Whether records count only once followers have them."""
+    """Whether records are committed only once followers have them."""
     made_by_requests: ClassVar[bool]
-    """Whether any request creates the topic, not only a request to find the coordinator."""
+    """Whether any request creates the topic, not only FindCoordinator."""
 
     def __init__(self, name: str, node: Node, metadata: MetadataCache, topics: Topics) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class CoordinatorTopic(ABC):
 
     @abstractmethod
     def may_answer(self) -> bool:
-        """Whether this broker may answer from its own knowledge."""
+        """Whether this broker may answer without asking others."""
 
     @abstractmethod
     def led(self) -> Iterable[int]:
@@ -64,7 +64,9 @@ class CoordinatorTopic(ABC):
 
     @abstractmethod
     def leader(self, index: int) -> int:
-        """The broker that serves a partition; KafkaError while there is none, or no topic."""
+        """The broker that serves a partition. Raises KafkaError while there is none, or no
+        topic.
+        """
 
     @abstractmethod
     def is_missing(self, served: int) -> bool:
@@ -74,14 +76,14 @@ class CoordinatorTopic(ABC):
 
     @abstractmethod
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
-        """Of the partitions served here, those that a request to find the coordinator waits for."""
+        """The partitions, of those that this broker serves, that FindCoordinator waits for."""
 
     @abstractmethod
     def is_default(self, setting: str) -> bool:
         """Whether no broker of the cluster has changed a setting from its default."""
 
     async def make(self, new: NewTopic) -> None:
-        """Create the topic if it is missing; KafkaError."""
+        """Create the topic if it is missing. Raises KafkaError."""
         try:
             await self._topics.ensure(new)
         except TopicError as error:
@@ -89,9 +91,9 @@ class CoordinatorTopic(ABC):
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
     def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:
-        """The topic with the numbers of partitions and replicas from the settings of these names.
+        """The topic, with the numbers of partitions and replicas from the settings of these names.
 
-        As in Kafka, a configured number of replicas must be available from the beginning.
+        As in Kafka, if the number of replicas is configured, as many brokers must be available.
         """
         config = self.node.config
         replicas: int = config[factor]
@@ -124,7 +126,7 @@ class AloneTopic(CoordinatorTopic):
         return self.node.node_id
 
     def is_missing(self, served: int) -> bool:
-        """Also true if it exists, but did not exist when the coordinator started."""
+        """Also True if the topic was created after the coordinator has started."""
         return not served or self.name not in self.image.topics
 
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
@@ -132,7 +134,7 @@ class AloneTopic(CoordinatorTopic):
         return served
 
     def is_default(self, setting: str) -> bool:
-        """Settings of this broker count as set."""
+        """Always False: the settings of a single broker apply as they are."""
         return False
 
 
@@ -151,7 +153,9 @@ class ClusterTopic(CoordinatorTopic):
         table: PartitionTable,
         may_answer_alone: Callable[[], bool],
     ) -> None:
-        """``may_answer_alone``: no other broker can have been elected in the meantime."""
+        """``may_answer_alone`` returns whether no other broker can have been elected in the
+        meantime.
+        """
         super().__init__(name, node, metadata, topics)
         self._table = table
         self._may_answer_alone = may_answer_alone
@@ -179,13 +183,13 @@ class ClusterTopic(CoordinatorTopic):
         return image.leader
 
     def is_missing(self, served: int) -> bool:
-        """Whether the topic does not exist: other brokers may serve all its partitions."""
+        """Whether the topic does not exist. Other brokers may serve all of its partitions."""
         return self.name not in self.image.topics
 
     def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
-        """The requested one, if it is served here."""
+        """The requested partition, if this broker serves it."""
         return [] if asked is None else [asked]
 
     def is_default(self, setting: str) -> bool:
-        """Whether it is not set anywhere."""
+        """Whether the setting is not configured."""
         return self.node.config.source(setting).kind == SourceKind.DEFAULT

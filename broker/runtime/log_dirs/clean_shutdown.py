@@ -1,9 +1,9 @@
-"""Detects unclean shutdowns: the broker epoch of a run that ended with everything on the disk is in
+"""Detects unclean shutdowns. A run that ends with everything on the disk writes its broker epoch to
 the file .kafka_cleanshutdown of each log dir, as in Kafka.
 
-The file need not be deleted: it is valid only for the last registered run, and only while no
-process has opened the log dir since. Therefore it has the timestamp of the log dir's lock file,
-which every process that opens the log dir writes, including versions without this file.
+The file need not be deleted. It is valid only for the last registered run, and only if no process
+has opened the log dir since. To detect that, it has the timestamp of the log dir's lock file, which
+every process that opens the log dir writes, also versions of kstore without this file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ log = logging.getLogger("kstore.broker")
 
 
 def mark_clean(folders: Sequence[str], broker_epoch: int) -> None:
-    """Mark each log dir: the run of this epoch has ended, all its logs are closed and its lock is
-    released. A log dir that cannot be written gets no mark, and counts as not closed.
+    """Mark each log dir as closed by the run of this epoch. Call it when all logs are closed and
+    the locks are released. A log dir that cannot be written gets no mark, so it counts as not
+    closed.
     """
     for folder in folders:
         path = os.path.join(folder, FILE)

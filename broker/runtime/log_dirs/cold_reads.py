@@ -1,8 +1,8 @@
-"""Reads of a log on the loop, which does not wait for the disk: a thread first reads data that is
-not in memory, then the read continues.
+"""Reads of a log on the loop that do not wait for the disk. If data is not in memory, a thread
+reads it first, and then the read continues.
 
-Reads are generators that yield what must be awaited, so a read of data in memory needs no task.
-Fetch has its own way (kstore/_fast/broker/fetch_answer.pyx).
+A read is a generator that yields awaitables, so a read of data in memory needs no task. Fetch does
+this in its own way (kstore/_fast/broker/fetch_answer.pyx).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Reading = Generator[Awaitable[object], None, T]
 Slice = tuple[str, int, int, int, int]
 """Path, position and size, the first offset, and the one after the last."""
 MOST_WAITS = 8
-"""The limit of waits for one read: data that is dropped from memory repeatedly is then read
-directly.
+"""The limit of waits for one read. If the data is dropped from memory again each time, it is then
+read directly.
 """
 
 
@@ -43,7 +43,7 @@ async def finished(reading: Reading[T]) -> T:
 
 
 def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tuple[bytes, int]]:
-    """As the core's read: the bytes of whole batches, and where to continue."""
+    """As LogCore's `read`: the bytes of whole batches, and the offset to continue from."""
     cold: ColdRead | None = None
     for _ in range(MOST_WAITS):
         found = read_or_wait(log.core, offset, end_offset, max_bytes, cold)
@@ -54,8 +54,9 @@ def read(log: Log, offset: int, end_offset: int, max_bytes: int) -> Reading[tupl
 
 
 def locate(log: Log, offset: int, end_offset: int) -> Reading[Slice | None]:
-    """The place of the batch with this offset, for a thread that reads it. The batch is in memory
-    when this returns. None if there is none, or if only this process can open its file.
+    """Where the batch with this offset is in its file, for a thread that reads it. The batch is in
+    memory when this returns. None if there is no such batch, or if only this process can open its
+    file.
     """
     cold: ColdRead | None = None
     for _ in range(MOST_WAITS):
@@ -69,7 +70,7 @@ def locate(log: Log, offset: int, end_offset: int) -> Reading[Slice | None]:
 def search_timestamp(
     log: Log, timestamp_ms: int, from_offset: int = 0
 ) -> Reading[tuple[int, int] | Look | None]:
-    """As the log's search."""
+    """As `Log.search_timestamp`."""
     from kstore.log.timestamps import Index  # rarely used, so not imported at the start
 
     steps = log.search_steps(timestamp_ms, from_offset)

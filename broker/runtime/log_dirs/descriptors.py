@@ -1,5 +1,5 @@
-"""The number of files and sockets that this process may still open, and a reserve that new topics
-and connections may not use: rolling a segment, loading a handler or a clean stop needs some.
+"""How many files and sockets this process may still open. New topics and connections leave a
+reserve, since rolling a segment, loading a handler and a clean stop need some.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["MAX_DESCRIPTORS", "Descriptors", "grow_descriptor_table", "raise_des
 
 MAX_DESCRIPTORS = 1 << 20
 AT_START = 1 << 16
-"""The size of the descriptor table from the start: half a megabyte in the kernel."""
+"""The size of the descriptor table from the start. It takes half a megabyte in the kernel."""
 FOR_THE_END = 8
 FOR_CONNECTIONS = 24
 FOR_LOGS = 40
-"""The reserves that connections and logs leave; connections are still possible when no log can be
-opened.
+"""How many descriptors connections and logs leave. Connections leave fewer, so clients can still
+connect when no log can be opened.
 """
 
 
@@ -36,8 +36,8 @@ def raise_descriptor_limit() -> None:
 
 
 def grow_descriptor_table(count: int) -> None:
-    """Make the system grow the descriptor table now: later it would block all threads, for 46 to
-    331 ms each time that their number reaches a power of two.
+    """Make the kernel grow the descriptor table now. Later it would block all threads for 46 to 331
+    ms each time that the number of descriptors reaches a power of two.
     """
     if count < 1:
         return
@@ -62,8 +62,8 @@ class Descriptors:
         self._reserve = [self._probe, *(os.dup(self._probe) for _ in range(FOR_THE_END))]
 
     def close(self) -> None:
-        """Release the reserve for a clean stop, which must open folders to sync them. A second call
-        does nothing: the numbers may be in use again.
+        """Release the reserve for a clean stop, which opens folders to sync them. A second call
+        does nothing, since other files may have these descriptors by then.
         """
         kept, self._reserve = self._reserve, []
         for fd in kept:
@@ -71,7 +71,7 @@ class Descriptors:
 
     @property
     def left(self) -> int:
-        """About how many are left: the system allocates the lowest free number."""
+        """About how many descriptors are left. The system allocates the lowest free number."""
         try:
             lowest = os.dup(self._probe)
         except OSError as problem:
@@ -82,13 +82,11 @@ class Descriptors:
         return self._limit - lowest
 
     def refuse_connection(self) -> str | None:
-        """Why no connection can be accepted, or None."""
+        """Why no further connection can be accepted. None if one can."""
         return self._sentence() if self.left < FOR_CONNECTIONS else None
 
     def refuse_logs(self, count: int) -> str | None:
-        """Why this many logs cannot be created with enough descriptors left for the broker, or
-        None.
-        """
+        """Why this many logs cannot be created without using the reserve. None if they can."""
         return self._sentence() if self.left < FOR_LOGS + count else None
 
     def _sentence(self) -> str:

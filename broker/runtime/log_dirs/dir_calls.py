@@ -1,5 +1,5 @@
-"""Calls of the log manager in the threads of the log dirs, some logs at a time. It does not know
-which log dir has which log.
+"""The functions that the log manager runs in the threads of the log dirs, for some logs at a time.
+This file does not know which log dir has which log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 REPEATS_AFTER_S = 1.0
 MOST_ATTEMPTS = 30
 LOGS_AT_ONCE = 16
-"""Logs that one call in a log dir's thread opens or removes; other calls run in between."""
+"""How many logs one call in a log dir's thread opens or removes. Other calls run in between."""
 
 
 class Wanted(NamedTuple):
@@ -46,7 +46,9 @@ class Wanted(NamedTuple):
     topic_id: UUID
     config: LogConfig
     is_new: bool = True
-    """Whether it may be created. Otherwise, if a log dir has failed, it is assumed to be there."""
+    """Whether the log may be created. Otherwise a missing log is assumed to be in a log dir that
+    has failed, if there is one.
+    """
 
 
 class Taken(NamedTuple):
@@ -68,13 +70,13 @@ async def copy_serves(
     failed: Container[str],
     report: Callable[[str], object],
 ) -> list[str]:
-    """After a copy in the log dir ``target`` has replaced its partition's log, wait until that is
-    taken away, and remove the mark of the copy; returns the remaining folders. Raises LogError or
-    OSError if the old log cannot be taken away.
+    """Complete a move: the copy in the log dir ``target`` has replaced the partition's log. Wait
+    until the old log is taken away, and remove the mark of the copy. Returns the folders whose
+    files remain. Raises LogError or OSError if the old log cannot be taken away.
 
-    One of both is enough for the next start, which without that would delete the copy. If neither
-    succeeds, ``unmark`` is repeated; after many attempts the log dir fails. MarkStaysError if it
-    has failed.
+    One of the two is enough: after neither, the next start would delete the copy. If neither
+    succeeds, ``unmark`` is repeated; after many attempts the log dir fails. Raises MarkStaysError
+    if it has failed.
     """
     await asyncio.wait([taking])
     stays = taking.exception()
@@ -110,7 +112,9 @@ async def all_taken(
     taking: list[tuple[LogDir, asyncio.Future[list[str]]]],
     moving: Sequence[asyncio.Future[list[str]]] = (),
 ) -> list[Taken]:
-    """The remaining folders, once all calls, and moves, have ended; raises the error of a call."""
+    """The folders whose files remain, once all calls and moves have ended. Raises the error of a
+    call.
+    """
     await asyncio.gather(*(done for _, done in taking), return_exceptions=True)
     if moving:
         await asyncio.wait(moving)
@@ -139,8 +143,8 @@ def open_wanted(log_dir: LogDir, wanted: Wanted) -> Log:
 def open_each(
     log_dir: LogDir, wanted: list[Wanted]
 ) -> list[tuple[Wanted, Log | Exception, str | None]]:
-    """Open each; yields its log, or why it cannot be opened, and the new folder of a log that
-    belonged to another topic.
+    """Open each log. Yields the log or the error, and the new name of a folder that belonged to
+    another topic.
     """
     from kstore.log.errors import LogError
 

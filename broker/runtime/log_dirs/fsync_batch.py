@@ -1,8 +1,8 @@
-"""Answers that wait for the disk (kstore.flush.policy=always): answers that wait at the same time
+"""Responses that wait for the disk (kstore.flush.policy=always). Those that wait at the same time
 share one flush per log.
 
-The loop collects and one thread flushes; meanwhile the next answers are collected. It does not know
-the answers.
+The loop collects them and one thread flushes; meanwhile the loop collects the next ones. This file
+does not know what the responses contain.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class FsyncBatcher:
         self._thread: ThreadPoolExecutor | None = None
 
     def wait(self, appended: Iterable[tuple[Log, int]], done: Done) -> None:
-        """Call ``done(True)`` when every log is on the disk up to its offset, ``done(False)`` if
-        that fails.
+        """Call ``done(True)`` when each log is on the disk up to its offset, or ``done(False)`` if
+        a flush fails.
         """
         for log, end_offset in appended:
             self._offsets[log] = max(end_offset, self._offsets.get(log, 0))
         self._waiting.append(done)
         if not self._busy:
             self._busy = True
-            # Other appends of this turn of the loop share the flush.
+            # Other appends in this turn of the loop share the flush.
             self._loop.call_soon(self._flush)
 
     def sync(self, appended: Iterable[tuple[Log, int]]) -> None:

@@ -1,5 +1,5 @@
-"""Future logs (KIP-113): the copies that moves between log dirs make. Until a copy is complete, its
-folder has a mark, so that a start after a crash knows which of two logs is the partition.
+"""Future logs (KIP-113): the copies that a move between log dirs creates. Until a copy is complete,
+its folder has a mark, so that after a crash the next start knows which of the two logs to use.
 
 The functions block; they run in the threads of the log dirs, and at the start.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["drop_future", "is_future", "mark_future", "take_origin", "unmark"]
 
 FUTURE_MARK = "kstore.future"
-"""A file in the folder of a partition that is being copied from another log dir."""
+"""The mark: a file in the folder of a partition that is being copied from another log dir."""
 
 
 def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
@@ -34,8 +34,8 @@ def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
     folder = os.path.join(log_dir.path, str(key))
     if os.path.exists(folder):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
-    # It gets its name with the mark inside, as a folder without one would be a log. A start deletes
-    # what a crash leaves under the other name.
+    # The folder has another name until the mark is in it, since a folder without a mark would be a
+    # log. After a crash, the next start deletes a folder with that other name.
     making = f"{folder}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
     mark = os.path.join(making, FUTURE_MARK)
     os.mkdir(making)
@@ -51,20 +51,22 @@ def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
 
 
 def is_future(log_dir: LogDir | Directory, key: TopicPartition) -> bool:
-    """Whether the next start takes the log here for an unfinished copy."""
+    """Whether the next start would treat the log in this log dir as an unfinished copy."""
     return os.path.exists(_mark(log_dir, key))
 
 
 def take_origin(log_dir: LogDir, key: TopicPartition) -> list[str]:
-    """The copy of a log is complete: take the log away, durably, as appends to the copy follow."""
+    """Take the log away after its copy is complete. This is durable, since appends to the copy
+    follow.
+    """
     taken = log_dir.take_away(key)
     log_dir.env.fs.fsync_dir(log_dir.path)
     return taken
 
 
 def unmark(log_dir: LogDir, key: TopicPartition) -> None:
-    """The copy is the partition. Durably: a copy of it may get a mark next, and an attempt before
-    this one may have failed in between.
+    """Remove the mark: the copy is the partition's log now. This is durable, since the next move
+    may create another copy with a mark. An earlier attempt may have failed halfway.
     """
     mark = _mark(log_dir, key)
     with contextlib.suppress(FileNotFoundError):
@@ -74,7 +76,7 @@ def unmark(log_dir: LogDir, key: TopicPartition) -> None:
 
 
 def drop_future(log_dir: LogDir, key: TopicPartition) -> bool:
-    """Delete the copy of an unfinished move; False if this is none."""
+    """Delete the copy of an unfinished move. Returns False if this log has no mark."""
     if not is_future(log_dir, key):
         return False
     log_dir.delete(key)

@@ -1,4 +1,4 @@
-"""Which log dir has which partition, and how many each has. It does not read folders."""
+"""Which log dir has which partition. This file does not read folders."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Homes"]
 
 
 class Homes(dict["TopicPartition", "LogDir"]):
-    """Which log dir has which partition, and how many each has: a new topic needs that for each of
-    its partitions.
+    """Partition to its log dir. It also counts the partitions of each log dir, which a new topic
+    needs for each of its partitions.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""How a broker of a cluster reports a failed log dir to its controller: by a node in the
-coordination store, as in Kafka with ZooKeeper. The controller then sends the broker its leaderships
-and followers again, and learns which of them it cannot serve (KAFKA_STORAGE_ERROR).
+"""Reports a failed log dir to the controller: the broker creates a node in the coordination store,
+as in Kafka with ZooKeeper. The controller then sends LeaderAndIsr for the broker's replicas again.
+The response shows which of them the broker cannot serve (KAFKA_STORAGE_ERROR).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETRY_S = 1.0
 
 
 class LogDirEvents:
-    """The announcements of this broker."""
+    """The reports of this broker."""
 
     def __init__(self, node: Node, store: Store) -> None:
         self._node = node

@@ -1,8 +1,8 @@
-"""Log dirs that fail at run time: each takes only its own partitions offline. A broker without any
-working log dir stops.
+"""Log dirs that fail at run time. A failed log dir takes only its own partitions offline. A broker
+without a working log dir stops.
 
-The log decides what counts as a failure (LogDirState.note_error). The callbacks decide what an
-offline partition means on a single broker, and in a cluster.
+The log decides which errors are a failure (LogDirState.note_error). The callbacks decide what an
+offline partition means on a single broker and in a cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogDirFailures:
         self.on_partition: Callable[[TopicPartition], object] | None = None
         """Called with each partition that is now offline."""
         self.on_offline: Callable[[list[TopicPartition]], object] | None = None
-        """Called with all of them, after that."""
+        """Called after that, with all partitions that are now offline."""
         self.on_last: Callable[[str], object] | None = None
         """Called with a message when no log dir works any more."""
         self._node = node
@@ -86,7 +86,7 @@ class LogDirFailures:
 
 
 def unusable(path: str, problem: Exception) -> Exception:
-    """The error if the last log dir cannot be opened; a folder that cannot be created or entered is
+    """The error to raise if no log dir can be opened. A folder that cannot be created or entered is
     an invalid setting.
     """
     from kstore.log.errors import LogStorageError

@@ -1,8 +1,7 @@
-"""The partitions with logs in this process: which log dir has which, and opening them into the data
-plane's table.
+"""The partitions with logs in this process. It knows which log dir has which partition, and puts
+open logs into the data plane's table.
 
-topics.py decides about topics and leaders; this is the only place where the broker opens and
-deletes logs.
+topics.py decides about topics and leaders. Only this file opens and deletes logs.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ class LogManager:
         self._dirs: list[LogDir] = []
         self._homes = Homes()
         self.leaving: dict[TopicPartition, LogDir] = {}
-        """Log dirs of logs that are being deleted; a new one of that name follows there."""
+        """Log dirs of logs that are being deleted. A new log of the same name is created there."""
         self._moving: dict[TopicPartition, tuple[LogDir, asyncio.Task[list[str]]]] = {}
         """The old log dirs of moves whose folders do not have their new names yet."""
         self.threads = node.dirs
         self.removals = Removals(node)
         self._reads = node.dir_reads
         self.failed: dict[str, str] = {}
-        """The paths of the log dirs that have failed, and why (log_dir_failures.py)."""
+        """Failed log dirs: path to the reason (log_dir_failures.py)."""
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     @property
@@ -84,8 +83,9 @@ class LogManager:
         return bool(self._dirs)
 
     def open(self, paths: Sequence[str]) -> None:
-        """Open the log dirs, each with its lock; LogDirLockedError if another process has one. If
-        there are several, those that cannot be opened have failed; LogStorageError if all have.
+        """Open and lock the log dirs. Raises LogDirLockedError if another process has one of them.
+        If there are several log dirs, those that cannot be opened count as failed; raises
+        LogStorageError if all of them do.
         """
         from kstore.log.errors import LogDirLockedError, LogError, LogStorageError
 
@@ -108,7 +108,7 @@ class LogManager:
         for log_dir, partitions in found:
             for partition in partitions:
                 if self.failed and is_future(log_dir, partition):
-                    continue  # offline: the old log may be in a log dir that has failed
+                    continue  # stays offline: the old log may be in a log dir that has failed
                 other = self._homes.get(partition)
                 if other is None or drop_future(other, partition):
                     self._homes[partition] = log_dir
@@ -120,7 +120,7 @@ class LogManager:
         if len(self._dirs) > 1:
             for key, log_dir in self._homes.items():
                 if is_future(log_dir, key):
-                    unmark(log_dir, key)  # the old log is gone, so the copy has everything
+                    unmark(log_dir, key)  # the old log is gone, so the copy is complete
 
     def _serve_appends(self, log_dir: LogDir) -> None:
         """Let the log dir's threads do appends that may wait for the disk."""
@@ -149,7 +149,7 @@ class LogManager:
         return [key for key, home in self._homes.items() if home is log_dir]
 
     def is_offline(self, key: TopicPartition, *, is_new: bool = False) -> bool:
-        """Whether a partition is in a failed log dir. A known one that is in no other counts."""
+        """Whether a partition is in a failed log dir: a known one that is in no other log dir."""
         if not self.failed:
             return False
         home = self._homes.get(key)
@@ -179,7 +179,7 @@ class LogManager:
                 )
 
     def _machine_budget(self) -> int:
-        from kstore.log.write_budget import machine_budget  # with few writes, nothing calls it
+        from kstore.log.write_budget import machine_budget  # with few writes, nothing else calls it
 
         return machine_budget(max(len(self._dirs), 1))
 
@@ -198,7 +198,7 @@ class LogManager:
         return topics
 
     def add_topic(self, topic: TopicImage) -> TopicEntry:
-        """Add a topic to the data plane, without partitions."""
+        """Add a topic without partitions to the data plane."""
         entry = TopicEntry(topic.name.encode(), topic.topic_id.bytes, internal=topic.internal)
         self.table.add_topic(entry)
         return entry
@@ -246,10 +246,10 @@ class LogManager:
     async def open_logs(
         self, wanted: Sequence[Wanted], *, patient: bool = True
     ) -> AsyncIterator[tuple[Wanted, Log | Exception]]:
-        """Open (or create) logs, which need not be in the table, each log dir's in its own thread;
-        a log of another topic is put aside. Yields each with its log, or with its error, in the
-        order of completion. Unless ``patient``, logs whose log dir hangs get LogDirHangsError; they
-        are opened when it answers again.
+        """Open (or create) logs, each in the thread of its log dir. They need not be in the table.
+        A log of another topic is put aside. Yields each partition with its log or its error, in the
+        order of completion. Unless ``patient``, a log whose log dir hangs gets LogDirHangsError; it
+        is opened when the log dir answers again.
         """
         places: dict[str, tuple[LogDir, list[Wanted]]] = {}
         offline = [each for each in wanted if self.is_offline(each.key, is_new=each.is_new)]
@@ -288,7 +288,7 @@ class LogManager:
             call = self.in_thread(log_dir, what, partial(open_each, log_dir, some))
             try:
                 opened = await (call if patient else self.threads.result(call, log_dir.path))
-            except Exception as problem:  # noqa: BLE001 - it is told whoever waits for these logs
+            except Exception as problem:  # noqa: BLE001 - the caller gets it
                 opened = [(each, problem, None) for each in some]
             for each, log, stray in opened:
                 if stray is not None:
@@ -300,7 +300,7 @@ class LogManager:
         return self.threads.run(log_dir.path, what, call)
 
     def home(self, key: TopicPartition) -> LogDir | None:
-        """The log dir that a partition is served from."""
+        """The log dir of the log that serves a partition."""
         return self._homes.get(key)
 
     def paths(self, keys: Collection[TopicPartition]) -> set[str]:
@@ -310,12 +310,12 @@ class LogManager:
         return {log_dir.path for log_dir in places}
 
     def places(self) -> list[TopicPartition]:
-        """All partitions with a log here, open or not."""
+        """All partitions with a log on this broker, open or not."""
         return list(self._homes)
 
     async def topic_ids(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, UUID | None]:
-        """The topic ids of the logs here; None if there is no log, or it has no id. Logs whose log
-        dir hangs are missing.
+        """The topic ids of logs. None if there is no log, or it has no id. Logs whose log dir hangs
+        are left out.
         """
         found: dict[TopicPartition, UUID | None] = dict.fromkeys(keys)
         for log_dir, some in self._by_dir(found):
@@ -331,7 +331,7 @@ class LogManager:
     def _by_dir(
         self, keys: Iterable[TopicPartition]
     ) -> Iterator[tuple[LogDir, list[TopicPartition]]]:
-        """The partitions with a log here, some of one log dir at a time."""
+        """The partitions with a log on this broker, some of one log dir at a time."""
         for part in parts(keys):
             places: dict[str, tuple[LogDir, list[TopicPartition]]] = {}
             for key in part:
@@ -361,7 +361,7 @@ class LogManager:
         partition.configure(
             stored_codec=-1 if stored == "producer" else int(compression_for(stored).id),
             stored_level=config.compression_level,
-            # It cannot be more than the number of replicas.
+            # min.insync.replicas cannot exceed the number of replicas.
             min_insync_replicas=min(config.min_insync_replicas, replicas),
         )
 
@@ -372,9 +372,10 @@ class LogManager:
             log_dir.delete(key)
 
     async def take_away(self, keys: Iterable[TopicPartition]) -> Awaitable[list[Taken]]:
-        """Remove partitions' logs, except for the files, which `removals` removes; missing logs are
-        skipped. When this returns no log has a home here; its result completes when all are closed:
-        raises the first LogError or OSError, after all were tried.
+        """Remove the logs of partitions, but not their files, which `removals` removes. Missing
+        logs are skipped. When this returns, the logs have no log dir any more. The awaitable that
+        it returns completes when all logs are closed, and raises the first LogError or OSError
+        after all were tried.
         """
         slices = Slices()
         taking = []
@@ -403,7 +404,7 @@ class LogManager:
             self._tell_stray(os.path.join(log_dir.path, str(key)), key, log_dir.put_aside(key))
 
     async def put_aside(self, key: TopicPartition) -> None:
-        """Rename a partition's folder of an unknown topic: it may contain data."""
+        """Rename the folder of a partition of an unknown topic, since it may contain records."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
             self.leaving[key] = log_dir
@@ -423,11 +424,11 @@ class LogManager:
     # ---- moves between log dirs ----
 
     def moved(self, key: TopicPartition, target: LogDir) -> Awaitable[list[Taken]]:
-        """A partition is served from its copy in another log dir, its home from now on. The result
-        is that of `take_away` for the old log, once the copy is the partition after a crash, too.
+        """The copy in another log dir serves the partition from now on. Returns the result of
+        `take_away` for the old log, which completes once the copy would be used after a crash, too.
         """
         source, self._homes[key] = self._homes[key], target
-        # Its first call is the next one in the log dir's thread.
+        # Its first call runs next in the log dir's thread.
         what = f"moving {key} away"
         taking = self.in_thread(source, what, partial(take_origin, source, key))
         call = partial(self.in_thread, target, what, partial(unmark, target, key))
@@ -439,7 +440,7 @@ class LogManager:
         return all_taken([(source, ended)])
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a log: the topic's own, then the broker's defaults."""
+        """The settings of a log: the topic's, else the broker's defaults."""
         from kstore.log.settings import LogConfig
 
         key = frozenset(overrides.items())
@@ -447,7 +448,7 @@ class LogManager:
         if found is None:
             given = self._config.topic_defaults()
             for name, text in overrides.items():
-                row = topic_row(name)  # None: from a newer version
+                row = topic_row(name)  # None: a setting of a newer version
                 given[name] = text if row is None else row.format(row.parse(text, "topic config"))
             found = self._log_configs[key] = LogConfig.from_topic_configs(given)
         return found
@@ -462,11 +463,11 @@ class LogManager:
         ]
 
     def close(self) -> None:
-        """Flush, checkpoint and mark clean; further appends fail."""
+        """Flush, checkpoint and mark all logs as closed cleanly. Further appends fail."""
         self.removals.close()
         dirs, self._dirs = self._dirs, []
         for log_dir in dirs:
-            log_dir.pages.end()  # here, because its loop runs in this thread
+            log_dir.pages.end()  # in this thread, because the loop runs here
             if log_dir.path in self.failed:
                 self._give_up(log_dir)
                 continue
@@ -482,7 +483,9 @@ class LogManager:
             self.report(f"the failed log dir {log_dir.path} is not closed cleanly: {problem}")
 
     def _home(self, key: TopicPartition) -> LogDir:
-        """The log dir of a partition, or for a new one the emptiest that does not hang."""
+        """The log dir of a partition. For a new partition, the log dir with the fewest partitions
+        that does not hang.
+        """
         known = self._homes.get(key) or self.leaving.get(key)
         if known is not None:
             return known

@@ -1,8 +1,9 @@
-"""Periodic work on logs: deleting old segments, compacting dirty ones, according to their settings.
+"""Periodic work on logs, according to their settings: retention deletes old segments, compaction
+cleans dirty logs.
 
-None of it runs on the loop: retention runs in the threads of the log dirs, some logs at a time,
-compaction in one more thread for each, in C without the GIL. A log dir that hangs does not delay
-others.
+None of it runs on the loop. Retention runs in the threads of the log dirs, some logs at a time.
+Compaction runs in one more thread per log dir, in C without the GIL. A log dir that hangs does not
+delay others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Maintenance:
                 self._tasks.append(loop.create_task(self._compact(log_dir)))
 
     def stop(self) -> None:
-        """Stop; running compactions are awaited."""
+        """Stop, and wait for running compactions."""
         for task in self._tasks:
             task.cancel()
         for thread in self._cleaners.values():
@@ -80,7 +81,8 @@ class Maintenance:
             self._cleaners[log_dir.path] = thread
         begun, size_bytes = loop.time(), log.size_bytes
         self._report(await loop.run_in_executor(thread, _compacted, log))
-        # Bytes read and written; if the cleaner is too fast it pauses for the difference.
+        # The limit counts bytes read and written. If the cleaner was faster, it pauses for the
+        # difference.
         moved_bytes = size_bytes + log.size_bytes
         rate = self._config["log.cleaner.io.max.bytes.per.second"]
         await asyncio.sleep(max(moved_bytes / rate - (loop.time() - begun), 0))
@@ -125,7 +127,9 @@ def _is_dirty(log: Log, now_ms: int) -> bool:
 
 
 def _problem(work: Callable[[], object], log: Log) -> str | None:
-    """Report a log that fails; the others have their turn. A deleted log does not fail."""
+    """Do the work. Returns the sentence to report if it fails; the other logs continue. An error of
+    a log that was deleted meanwhile is ignored.
+    """
     from kstore.log.errors import LogClosedError, LogError
 
     try:

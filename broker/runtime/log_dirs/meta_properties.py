@@ -1,8 +1,8 @@
-"""The owner of a log dir: the cluster and the broker that first opened it, in the file
-meta.properties, as in Kafka.
+"""The owner of a log dir, in the file meta.properties as in Kafka: the cluster and the broker that
+first opened it.
 
-Otherwise a broker with another broker's folder, or in another cluster, would treat all logs there
-as strays of topics that do not exist.
+Without this file, a broker with the log dir of another broker or another cluster would treat all
+logs in it as logs of topics that do not exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = "0"
 
 
 def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
-    """Write the owner into each log dir; LogStorageError if it has another."""
+    """Write the owner into each log dir. Raises LogStorageError if one has another owner."""
     mine = {"version": VERSION, "broker.id": str(node_id), "cluster.id": cluster_id}
     for folder in paths:
         path = os.path.join(folder, FILE)
@@ -43,7 +43,7 @@ def claim_log_dirs(paths: Sequence[str], cluster_id: str, node_id: int) -> None:
 
 
 def _refuse_logs_of_nobody(folder: str) -> None:
-    """Refuse logs that no cluster has written: of a single broker, or an embedded log."""
+    """Refuse logs that no cluster has written: those of a single broker, or of an embedded log."""
     found = sorted(name for name in os.listdir(folder) if parse_directory_name(name) is not None)
     if found:
         raise LogStorageError(
@@ -62,7 +62,7 @@ def _read(path: str) -> dict[str, str]:
 
 
 def write_durably(path: str, text: str) -> None:
-    """Write a file that only this user may read, completely or not at all. OSError."""
+    """Write a file that only this user may read, completely or not at all. Raises OSError."""
     unfinished = path + ".tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with os.fdopen(_opened(unfinished, flags), "w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("kstore.broker")
 
 
 def open_dir(path: str, *, flush: str, flush_interval_ms: int, replicated: bool) -> LogDir:
-    """Open a log dir, with its lock. Errors as of `open_log_dir`."""
+    """Open and lock a log dir. Raises the errors of `open_log_dir`."""
     log_dir = open_log_dir(path, flush=flush, flush_interval_ms=flush_interval_ms)
     problem = others_write(path)
     if problem is not None:

@@ -1,5 +1,5 @@
-"""Removes the files of deleted logs in the background: large ones take time, and nobody waits for
-them. Their folders have other names by then. The next start removes what is left.
+"""Removes the files of deleted logs in the background: large files take time, and no request waits
+for them. The folders have been renamed before. The next start removes the rest.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Removals:
             removal.cancel()
 
     async def _remove(self, taken: Iterable[Taken]) -> None:
-        """A call in the log dir's thread for each step: those of others, who create a topic for
-        example, run in between.
+        """Each step is one call in the log dir's thread. Other calls, such as the creation of a
+        topic, run in between.
         """
         for log_dir, folders in taken:
             for folder in folders:

@@ -1,10 +1,10 @@
-"""Moves of partitions between the log dirs of this broker (KIP-113): a future log in the other log
-dir is filled while the partition is served from the old one, and replaces the old one once it has
-all records. From then on the move can't be cancelled: other moves of the partition, its deletion
-and the end of the broker wait until the folders have their new names.
+"""Moves of partitions between the log dirs of this broker (KIP-113). A future log in the other log
+dir is filled while the old log serves the partition. Once it has all records, it replaces the old
+log. From then on the move cannot be cancelled: other moves of the partition, its deletion and the
+broker's stop wait until the folders have their new names.
 
-A folder that is being filled contains a mark, so that a start after a crash knows which of the two
-is the partition. api/logs/log_dirs.py receives requests for moves.
+The folder of a future log contains a mark, so that after a crash the next start knows which of the
+two logs to use. api/logs/log_dirs.py receives the requests for moves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["ReplicaMove", "ReplicaMoves"]
 QUEUED_PAUSE_S = 0.005
 """The pause before the threads that append to the old log are checked again."""
 SLICE_BYTES = 256 * 1024
-"""Bytes that are copied before other work on the loop has its turn."""
+"""Bytes that are copied before other work on the loop runs."""
 
 
 class ReplicaMove:
@@ -47,7 +47,7 @@ class ReplicaMove:
         self.target = target
         self.future: Log | None = None
         self.made = False
-        """Whether the folder of the copy was made."""
+        """Whether the folder of the copy was created."""
         self._source = source
 
     @property
@@ -74,17 +74,17 @@ class ReplicaMoves:
         self._table = table
         self._log_manager = log_manager
         self._moves: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
-        """Those before the swap of the logs, which can be cancelled."""
+        """Moves before the swap of the logs. They can be cancelled."""
         self._taking_place: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
-        """Those after it; the next move of such a partition waits."""
+        """Moves after the swap. The next move of such a partition waits."""
 
     def under_way(self) -> list[ReplicaMove]:
         """The unfinished moves, one for each partition."""
         return [move for move, _ in (self._moves | self._taking_place).values()]
 
     def home_of(self, key: TopicPartition, log: Log) -> Directory:
-        """The log dir of a partition that is served from this log: the old one until its move is
-        finished, because after a crash before that, the old log would be the partition.
+        """The log dir of a partition whose log is ``log``. Until a move is finished this is the old
+        log dir, since after a crash the old log would be used.
         """
         known = self._taking_place.get(key)
         if known is not None and known[0].future is log:
@@ -92,8 +92,9 @@ class ReplicaMoves:
         return log.log_dir
 
     def begin(self, key: TopicPartition, target: LogDir) -> int:
-        """Begin a move and return Kafka's error code. It replaces a move of the same partition to
-        another log dir; a move to the partition's own log dir only cancels that one.
+        """Begin a move and return Kafka's error code. It replaces an unfinished move of the
+        partition to another log dir. A move to the partition's own log dir only cancels the
+        unfinished move.
         """
         partition = self._table.partition(key.topic.encode(), key.partition)
         if partition is None or not (partition.online or partition.follows):
@@ -103,7 +104,7 @@ class ReplicaMoves:
             if known[0].target is target:
                 return ErrorCode.NONE
             known[1].cancel()
-            del self._moves[key]  # a task that has not begun does not do it
+            del self._moves[key]  # a task that has not begun does not do this
         if partition.log.log_dir is not target:
             move = ReplicaMove(key, partition, target)
             before = None if known is None else known[1]
@@ -112,8 +113,8 @@ class ReplicaMoves:
         return ErrorCode.NONE
 
     async def close(self, timeout_s: float) -> None:
-        """Cancel all moves that can be cancelled, whose copies are deleted at once; complete the
-        others, unless a log dir hangs: the next start finishes or undoes them.
+        """Cancel all moves that can be cancelled, and delete their copies. Complete the others,
+        unless a log dir hangs; then the next start finishes or undoes them.
         """
         moves = [*self._moves.values(), *self._taking_place.values()]
         for _, task in self._moves.values():
@@ -142,8 +143,8 @@ class ReplicaMoves:
                 del self._moves[move.partition]
 
     async def _move(self, move: ReplicaMove, partition: Partition) -> None:
-        """Copy and swap; on failure delete the copy. There may be nothing to move any more: the
-        topic was deleted, or the replica stopped, while an earlier move ended.
+        """Copy and swap; if that fails, delete the copy. While an earlier move ended, the topic may
+        have been deleted or the replica stopped; then there is nothing to move.
         """
         source: Log | None = partition.log
         if partition.deleted or source is None:
@@ -164,7 +165,7 @@ class ReplicaMoves:
             raise
 
     async def _copy(self, move: ReplicaMove, partition: Partition, source: Log) -> None:
-        """Fill the future log up to the end of the old one, which may continue to grow."""
+        """Fill the future log up to the end of the old log, which may still grow."""
         path, what = move.target.path, f"moving {move.partition} there"
         run = partial(self._node.dirs.run, path, what)
         call = partial(is_future, move.origin, move.partition)
@@ -178,7 +179,7 @@ class ReplicaMoves:
         while not partition.deleted:
             while move.offset_lag() and not partition.deleted:
                 await run(partial(_copy_slice, source, move.future))
-            if partition.appends_queued:  # they would be written to the old log
+            if partition.appends_queued:  # its appends would go to the old log
                 await asyncio.sleep(QUEUED_PAUSE_S)
                 continue
             if flushed == move.future.log_end_offset:
@@ -187,9 +188,9 @@ class ReplicaMoves:
             await run(partial(_finish, source, move.future))
 
     def _swap(self, move: ReplicaMove, partition: Partition) -> bool:
-        """Serve the partition from its new log, if it still exists, in one turn of the loop.
-        Appends wait until the folders are renamed: after a crash before that, the old log would be
-        the partition.
+        """Let the new log serve the partition, if the partition still exists. This takes one turn
+        of the loop. Appends wait until the folders are renamed, since after a crash before that,
+        the old log would be used.
         """
         future, source = move.future, partition.log
         assert future is not None, move.partition
@@ -209,9 +210,9 @@ class ReplicaMoves:
     async def _take_place(
         self, move: ReplicaMove, partition: Partition, taken: Awaitable[list[Taken]]
     ) -> None:
-        """Wait for the new names of the folders; the files of the old log are removed later. If the
-        next start would serve the old log, the log dir has failed: the appends that wait are
-        refused once the partition has no log any more.
+        """Wait until the folders have their new names; the files of the old log are removed later.
+        If the next start would use the old log, the log dir has failed: then the partition has no
+        log any more, and waiting appends are refused.
         """
         assert move.future is not None, move.partition
         try:
@@ -236,7 +237,7 @@ class ReplicaMoves:
             del self._taking_place[move.partition]
 
     async def _discard(self, move: ReplicaMove) -> None:
-        """Delete the copy, after the calls on it."""
+        """Delete the copy, once its calls have ended."""
         path, what = move.target.path, f"removing the copy of {move.partition}"
         try:
             await self._node.dirs.run(path, what, partial(_drop, move))
@@ -246,7 +247,9 @@ class ReplicaMoves:
 
 
 def _create(move: ReplicaMove, source: Log) -> Log:
-    """Create the copy, in one call: a new topic of that name then finds a log of another topic."""
+    """Create the copy in one call, so that a new topic with this name finds a log of another
+    topic.
+    """
     mark_future(move.target, move.partition)
     move.made = True
     return move.target.log(
@@ -268,8 +271,9 @@ def _finish(source: Log, future: Log) -> None:
 
 
 def _copy_slice(source: Log, future: Log) -> None:
-    """Append the next batches of a log to its copy, including uncommitted ones. If the log is
-    truncated meanwhile, the copy has too much, which a follower finds by epochs as usual.
+    """Append the next batches of a log to its copy, including those above the high watermark. If
+    the log is truncated meanwhile, the copy has batches that the leader does not have; the follower
+    finds these by leader epochs, as usual.
     """
     offset = max(future.log_end_offset, source.log_start_offset)
     data, _ = source.core.read(offset, source.log_end_offset, SLICE_BYTES)

@@ -1,8 +1,8 @@
-"""The thread that unpacks compressed batches before they are appended, and large ones for
-ListOffsets by timestamp, so that the loop does not decompress them.
+"""A thread that decompresses batches, so that the loop does not: compressed batches before they are
+appended, and large batches for ListOffsets by timestamp.
 
 It takes one batch of each connection in turn, so that many large batches of one client do not delay
-all others. kstore/_fast/unpack checks a batch; produce_later selects batches.
+other clients. kstore/_fast/record/unpack.pyx checks a batch; produce_later.pyx selects batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Job", "Unpacking"]
 
 T = TypeVar("T")
 Job = tuple[int, bytes, int, int, int]
-"""A batch's index in its request, the batch, and the further arguments of look_into."""
+"""The index of a batch in its request, the batch, and the other arguments of look_into."""
 
 
 class Unpacking:
@@ -38,11 +38,13 @@ class Unpacking:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def look(self, find: Callable[[], T]) -> Awaitable[T]:
-        """Check a stored batch, in its turn, and return the result."""
+        """Check a stored batch in its turn. Returns an awaitable of the result."""
         return self._loop.run_in_executor(self._thread, find)
 
     def ask(self, connection: Connection, jobs: list[Job]) -> None:
-        """Check batches and give the connection the results; then it handles its request again."""
+        """Check batches and give the results to the connection, which then handles its request
+        again.
+        """
         self._begin(connection, deque(jobs))
 
     def _begin(self, connection: Connection, jobs: deque[Job]) -> None:

@@ -1,5 +1,6 @@
-"""The end of a partition's visible records, for code that waits until a group has read it:
-consumers do not see markers and aborted records, so few commit an offset after them.
+"""The end of a partition's visible records. Consumers do not see markers and aborted records, so
+few of them commit an offset after these. Code that waits until a group has read a partition needs
+the end without them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["visible_end"]
 
 
 async def visible_end(node: Node, partition: Partition, end: int) -> int | None:
-    """The offset after the last visible record below ``end``; None if it is unknown now."""
+    """The offset after the last visible record below ``end``. None if it is not known now."""
     log = partition.log
     if log is None:
         return None

@@ -1,9 +1,9 @@
-"""This broker's membership in a cluster: it registers, takes part in the controller's election, and
-starts over when the coordination store has ended its session.
+"""This broker's membership in a cluster. It registers, takes part in the election of the
+controller, and registers again when the coordination store has ended its session.
 
-controller.py has the controller's decisions, replica_manager.py executes them here. Calls to the
-store run in the broker's store thread; its watches run on another thread and only set an event on
-the loop.
+controller.py makes the controller's decisions; replica_manager.py executes them on this broker.
+Calls to the store run in the broker's store thread. Watches of the store run on another thread, and
+only set an event on the loop.
 """
 
 from __future__ import annotations
@@ -43,19 +43,17 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMember"]
 
 PULSE = 1 / 8
-"""How often a broker checks the clock, as a share of the time after which others end its
-session.
-"""
+"""How often a broker checks the clock, as a share of the time after which its session ends."""
 RETRY_S = 0.1
 AFTER_DEFECT_S = 1.0
 EXPIRY_S = 5.0
 """How much longer than its timeout an ensemble may take to end a session."""
 PATIENCE_S = 10.0
-"""How often the operator is informed what a start waits for."""
+"""How often the broker reports what its start waits for."""
 SHUTDOWN_S = 5.0
-"""How long a stop waits for others to take over this broker's partitions."""
+"""How long a stop waits until other brokers lead this broker's partitions."""
 NO_PROGRESS_S = 0.5
-"""The same while no partition is taken over: the others may be stopping, too."""
+"""The same if no partition moves: the other brokers may be stopping, too."""
 log = logging.getLogger("kstore.broker")
 
 
@@ -83,22 +81,22 @@ class ClusterMember:
         replicas: Callable[[], Replicas],
         ended_epoch: int = -1,
     ) -> None:
-        """``myself`` is what this broker registers; ``replicas`` exist before `start`."""
+        """``myself`` is what this broker registers. ``replicas`` must exist before `start`."""
         self.node_id = node.node_id
         self.broker_epoch = -1
-        """The czxid of this broker's registration; while it has none, larger than every earlier
-        one, so that requests for an earlier registration are refused.
+        """The czxid of this broker's registration. Without a registration, it is larger than every
+        earlier one, so that requests for an earlier registration are refused.
         """
         self.ended_epoch = ended_epoch
-        """The epoch of the last clean run: while this process runs, its own."""
+        """The broker epoch of the last clean run; after registration, that of this process."""
         self.registered = False
         self.controller_id = -1
         self.controller_epoch = 0
         """The epoch of the last known controller."""
         self.controller: Controller | None = None
-        """The controller if this broker is it."""
+        """The controller, if this broker is the controller."""
         self.on_session_lost: list[Callable[[], None]] = []
-        """Called at once, on the loop, when this broker may no longer lead anything."""
+        """Called at once, on the loop, when this broker must stop leading."""
         self._node = node
         self._myself = myself
         self._store = store
@@ -127,11 +125,11 @@ class ClusterMember:
 
     @property
     def joined(self) -> bool:
-        """Whether the controller has sent everything to this broker."""
+        """Whether the controller has sent all replicas and all metadata to this broker."""
         return self._replicas().ready.is_set()
 
     async def wait_joined(self) -> None:
-        """Wait for that."""
+        """Wait until the broker has joined."""
         await self._replicas().ready.wait()
 
     def reachable(self, listener: str) -> set[int] | None:
@@ -140,7 +138,7 @@ class ClusterMember:
         return {node.node_id for node in brokers if node.endpoint(listener) is not None}
 
     def gauges(self) -> Work[dict[str, int]]:
-        """Metrics of the partitions that this broker leads, and of the controller if it is it."""
+        """Metrics of the partitions that this broker leads, and the controller's if it is that."""
         led = yield from self._replicas().gauges()
         controller = self.controller
         found = {
@@ -153,8 +151,9 @@ class ClusterMember:
     # ---- the controller ----
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """The answer of the current controller. NetworkError as from `Peers.ask`, and when another
-        controller is elected, so that no request waits for one that hangs; RequestTimedOutError.
+        """The response of the current controller. Raises RequestTimedOutError, and NetworkError as
+        `Peers.ask`, also when another controller is elected: so no request waits for one that
+        hangs.
         """
         if self._next_controller is None:
             self._next_controller = self._node.loop.create_future()
@@ -178,8 +177,8 @@ class ClusterMember:
     # ---- start ----
 
     async def start(self) -> None:
-        """Register, take part in the election, and return once the controller has sent everything
-        to this broker. StoreError if it cannot register.
+        """Register and take part in the election. Returns once the controller has sent everything
+        to this broker. Raises StoreError if it cannot register.
         """
         slack_s = EXPIRY_S if self._node.config["zookeeper.connect"] else 0.0
         await self._register(patience_s=self._session_timeout_ms() / 1000 + slack_s)
@@ -196,7 +195,8 @@ class ClusterMember:
                 f"still waiting for the controller (broker {self.controller_id}) to assign "
                 "replicas to this broker"
             )
-        # Now, and in a thread: an election or a first replica would block the loop for it.
+        # Import them now, in a thread. Otherwise an election or the first replica would block the
+        # loop.
         self._loading = asyncio.ensure_future(
             self._node.run_blocking(lambda: import_modules(SOON_NEEDED))
         )
@@ -204,7 +204,7 @@ class ClusterMember:
     # ---- registration ----
 
     async def _register(self, *, patience_s: float | None = None) -> None:
-        """Register, after an earlier session of this broker has ended; None waits forever."""
+        """Register, once an earlier session of this broker has ended (None: wait without limit)."""
         loop = self._node.loop
         told, begin = False, loop.time()
         while True:
@@ -235,7 +235,7 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     async def _when_it_answers(self, call: Callable[[], Any]) -> Any:
-        """Repeat a call to the store until it is answered."""
+        """Repeat a call to the store until the store answers."""
         while True:
             try:
                 return await self._in_store(call)
@@ -267,7 +267,7 @@ class ClusterMember:
 
     def _on_contact(self) -> None:
         """Runs on a thread of the store."""
-        with suppress(RuntimeError):  # the loop is closed: there is nothing to notify
+        with suppress(RuntimeError):  # the loop is closed
             self._node.loop.call_soon_threadsafe(self._note)
 
     def _note(self) -> None:
@@ -277,7 +277,7 @@ class ClusterMember:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Check after each change; begin a new session when this one is over."""
+        """Check after each change. When the session is over, begin a new one."""
         self._changed.set()
         while True:
             await self._changed.wait()
@@ -290,9 +290,9 @@ class ClusterMember:
             except StoreUnavailableError as problem:
                 log.info("%s", problem)
                 await asyncio.sleep(RETRY_S)
-                if not self._store.away:  # otherwise its return is notified
+                if not self._store.away:  # otherwise the watch fires when it is back
                     self._changed.set()
-            except Exception as problem:  # a defect; without this task the broker would be lost
+            except Exception as problem:  # a defect; the broker needs this task
                 log.error("a change of the cluster failed; trying again", exc_info=problem)
                 await self._resign()
                 await asyncio.sleep(AFTER_DEFECT_S)
@@ -334,7 +334,7 @@ class ClusterMember:
         self._peers().forget(node_id)
 
     async def _elect(self, view: ClusterView) -> None:
-        """Try to become the controller; if the answer is lost, the next check sees the result."""
+        """Try to become the controller. If the response is lost, the next check sees the result."""
         if not view.controller_is_mine:
             now_ms = self._node.now_ms()
             await self._in_store(
@@ -372,7 +372,7 @@ class ClusterMember:
     # ---- the session's end ----
 
     async def _start_over(self) -> None:
-        """The store has ended the session: lead nothing, and register with a new broker epoch."""
+        """The store has ended the session: stop leading, and register with a new broker epoch."""
         self._node.report(
             "the coordination store has ended this broker's session: it stops leading, and "
             "registers again with a new session"
@@ -403,9 +403,9 @@ class ClusterMember:
     # ---- a stalled process ----
 
     def check_awake(self) -> None:
-        """Call this before an answer from this broker's own knowledge. If the process was stalled
-        for as long as its session lasts, others may have taken over its partitions, and it is
-        fenced without knowing it yet.
+        """Call this before this broker answers without asking others. If the process was stalled
+        for as long as its session lasts, other brokers may lead its partitions, and it is fenced
+        without knowing it yet.
         """
         stood_s = self._node.loop.time() - self._awake_at
         if stood_s < min(self._stall_s, self._session_s) or not self.registered:
@@ -418,8 +418,8 @@ class ClusterMember:
         )
 
     def may_answer_alone(self) -> bool:
-        """Whether this broker may answer from its own knowledge: no other can have been elected in
-        the meantime.
+        """Whether this broker may answer without asking others: no other broker can have been
+        elected in the meantime.
         """
         self.check_awake()
         return self.outage.sure
@@ -429,7 +429,7 @@ class ClusterMember:
         return self.outage.sees_the_store()
 
     def give_up(self, why: str) -> None:
-        """Others may lead this broker's partitions by now."""
+        """Stop leading, since others may lead this broker's partitions by now."""
         if not self.registered:
             return
         self._node.report(why)
@@ -446,7 +446,7 @@ class ClusterMember:
     # ---- stop ----
 
     async def close(self) -> None:
-        """Move this broker's leaderships, within a limited time, then leave the cluster."""
+        """Move leadership to other brokers, within a limited time, then leave the cluster."""
         if self.registered and self._node.config["controlled.shutdown.enable"]:
             try:
                 await asyncio.wait_for(self._hand_over(), SHUTDOWN_S)
@@ -466,12 +466,12 @@ class ClusterMember:
                 await self._task
         self._fence()
         await self._resign()
-        with suppress(StoreError):  # then the end of its session does it
+        with suppress(StoreError):  # then the session's end removes the registration
             await self._in_store(lambda: registration.leave(self._store, self.node_id))
 
     async def _hand_over(self) -> None:
-        """Ask the controller, even if it changes, until this broker leads nothing that another
-        could lead, or no more is taken over.
+        """Send ControlledShutdown, also to a new controller, until this broker leads nothing that
+        another broker could lead, or no more partitions move.
         """
         fewest, since = 1 << 31, self._node.loop.time()
         while self._brokers - {self.node_id}:
@@ -487,7 +487,7 @@ class ClusterMember:
             await asyncio.sleep(RETRY_S)
 
     async def _ask_to_leave(self) -> int:
-        """Send one request; returns how many partitions are not taken over yet."""
+        """Send one request. Returns how many partitions other brokers do not lead yet."""
         if self.controller is not None:
             return len(await self.controller.controlled_shutdown(self.node_id, self.broker_epoch))
         request = ControlledShutdownRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)

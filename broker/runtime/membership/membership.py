@@ -1,6 +1,6 @@
-"""The interface to a broker's membership in its cluster, and that of a single broker.
+"""The interface to a broker's membership in its cluster, and the membership of a single broker.
 
-Other parts do not ask whether a broker is single; they ask for the consequences.
+Other parts do not check whether a broker is single; they use this interface.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Membership(Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """The czxid of this broker's registration; while it has none, larger than every earlier
-        one, so that requests for an earlier registration are refused.
+        """The czxid of this broker's registration. Without a registration, it is larger than every
+        earlier one, so that requests for an earlier registration are refused.
         """
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id; -1 while unknown."""
+        """The controller's broker id. -1 while it is not known."""
 
     @property
     def controller_epoch(self) -> int:
@@ -39,44 +39,46 @@ class Membership(Protocol):
 
     @property
     def controller(self) -> Controller | None:
-        """The controller of the cluster if this broker is it; None on a single broker."""
+        """The controller of the cluster, if this broker is the controller. None on a single
+        broker.
+        """
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker does the controller's work."""
+        """Whether this broker is the controller, or a single broker."""
 
     @property
     def joined(self) -> bool:
         """Whether this broker knows the cluster."""
 
     async def wait_joined(self) -> None:
-        """Wait for that."""
+        """Wait until the broker has joined."""
 
     async def start(self) -> None:
-        """Join the cluster; StoreError if that fails."""
+        """Join the cluster. Raises StoreError if that fails."""
 
     async def close(self) -> None:
         """Leave the cluster."""
 
     def suspect(self, node_id: int) -> None:
-        """A connection to a broker has ended."""
+        """Called when a connection to a broker has ended."""
 
     def may_answer_alone(self) -> bool:
-        """Whether this broker may answer from its own knowledge: no other can have been elected in
-        the meantime.
+        """Whether this broker may answer without asking others: no other broker can have been
+        elected in the meantime.
         """
 
     def sees_the_store(self) -> bool:
-        """Whether this broker sees the coordination store. "No" is a promise: see outage.py."""
+        """Whether this broker reaches the coordination store. "No" is a promise: see outage.py."""
 
     def reachable(self, listener: str) -> set[int] | None:
-        """The brokers with an endpoint on a client's listener; None if this is the only broker."""
+        """The brokers with an endpoint on a client's listener. None if this is the only broker."""
 
     def gauges(self) -> Work[dict[str, int]]:
         """Metrics of the cluster."""
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """The controller's answer; KafkaError without one."""
+        """The controller's response. Raises KafkaError if there is none."""
 
 
 class Alone:

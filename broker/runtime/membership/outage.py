@@ -1,12 +1,12 @@
-"""How a broker of a cluster continues while it cannot reach the coordination store: it uses what it
-knows, as long as no other broker can have been elected in the meantime.
+"""How a broker of a cluster continues while it cannot reach the coordination store. It acts on what
+it knows, as long as no other broker can have been elected in the meantime.
 
 An ensemble without a majority ends no sessions and allows no elections, so its brokers can
 continue. A broker that is cut off from an ensemble with a majority loses its session, and others
-are elected. To distinguish the two, it asks the other brokers (BrokerHeartbeat): a broker that
-reaches the store says so; a broker that does not promises to start no election for a while. So a
-broker whose session may be over knows that it is still leader while all other running brokers have
-promised.
+are elected. To distinguish the two cases, the broker asks the other brokers (BrokerHeartbeat). A
+broker that reaches the store says so. A broker that does not reach it promises to start no election
+for a while. As long as all other running brokers have promised, a broker whose session may be over
+knows that it is still leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ __all__ = ["Outage"]
 
 log = logging.getLogger("kstore.broker")
 PAUSE = 1 / 12
-"""How often the others are asked, as a share of the session's timeout; and how long each may take.
+"""How often the other brokers are asked, and how long each may take, as a share of the session's
+timeout.
 """
 PROMISE = 1 / 4
 """How long a promise is valid, as a share of the session's timeout."""
@@ -49,14 +50,14 @@ ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PRO
 
 
 class Place(Protocol):
-    """The membership that may be lost."""
+    """The membership that this broker may lose."""
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
 
     def give_up(self, why: str) -> None:
-        """Others may have been elected in the meantime."""
+        """Called when others may have been elected in the meantime."""
 
 
 class Outage:
@@ -85,7 +86,9 @@ class Outage:
         self._asking: asyncio.Task[None] | None = None
 
     def note(self) -> None:
-        """The store became unreachable or reachable, or the session is in doubt."""
+        """Called when the store becomes unreachable or reachable, or when the session may be
+        over.
+        """
         if self._store.over:
             return
         if not self._store.away:
@@ -115,21 +118,25 @@ class Outage:
     # ---- answers to others ----
 
     def sees_the_store(self) -> bool:
-        """Whether this broker reaches the store. "No" is a promise: see `keep_promise`."""
+        """Whether this broker reaches the store. "No" is a promise to start no election for a
+        while: see `keep_promise`.
+        """
         if not (self._store.away or self._store.over):
             return True
         self._promised_until = self._node.loop.time() + self._session_s * PROMISE
         return False
 
     async def keep_promise(self) -> None:
-        """Call this before an election: wait until this broker's promises have expired."""
+        """Call this before an election. Waits until this broker's promises have expired."""
         while (left_s := self._promised_until - self._node.loop.time()) > 0:
             await asyncio.sleep(left_s)
 
     # ---- asking ----
 
     async def _ask_all(self) -> None:
-        """Ask all others repeatedly, until the store is back or the session is given up."""
+        """Ask all other brokers repeatedly, until the store is back or this broker gives its
+        session up.
+        """
         self._others_see, self._sure_until = False, 0.0
         while self._store.away and not self._store.over:
             begin = self._node.loop.time()

@@ -1,4 +1,4 @@
-"""Modules that a member of a cluster does not need for its start, but soon after: a thread imports
+"""Modules that a broker of a cluster does not need to start, but needs soon after. A thread imports
 them once the broker is ready. On the loop, the import would delay the first replica or an election,
 which clients wait for.
 """

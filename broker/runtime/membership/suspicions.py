@@ -1,10 +1,10 @@
-"""Finds out at once whether a broker whose connection has ended has ended, too; the coordination
-store would need until its session expires.
+"""When a connection to a broker has ended, finds out whether the broker has ended, too. The
+coordination store would know only when the session expires.
 
-If the store knows its sessions' processes, it is asked. ZooKeeper does not: there, a broker whose
-connection broke and whose port refuses another one has no process any more, and its nodes are
-deleted. A broker that hangs, or whose machine or network failed, refuses nothing: then its session
-must expire.
+LMDB's store knows the processes of its sessions, so it is asked. With ZooKeeper, a broker counts as
+ended if its connection broke and its port refuses a new one; its nodes are then deleted. If a
+broker hangs, or its machine or network has failed, no connection is refused: then its session must
+expire.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["Suspicions"]
 
 log = logging.getLogger("kstore.broker")
 PAUSES_S = (0.0, 0.002, 0.01, 0.05)
-"""Pauses before each check: a process that ends closes one connection after the other, its port
-last.
+"""The pauses before each check. A process that ends closes its connections one after the other, and
+its port last.
 """
 CONNECT_S = 0.2
 
@@ -53,7 +53,7 @@ class Suspicions:
         self.on_suspected: list[Callable[[int], object]] = []
         """Called with the id of a broker that may have ended."""
         self.on_cleared: list[Callable[[int], object]] = []
-        """Called with the id of one that has not."""
+        """Called with the id of a broker that has not ended after all."""
         self._node = node
         self._store = store
         self._metadata = metadata
@@ -63,7 +63,9 @@ class Suspicions:
         self._closed = False
 
     def suspect(self, node_id: int) -> None:
-        """A connection to a broker has ended: find out whether its process has, too."""
+        """Called when a connection to a broker has ended: finds out whether its process has ended,
+        too.
+        """
         known = self._metadata.image.brokers.get(node_id)
         if known is None or node_id == self._node.node_id or self._closed:
             return
@@ -91,7 +93,7 @@ class Suspicions:
             await asyncio.sleep(pause_s)
             known = self._metadata.image.brokers.get(node_id)
             if known is None or known.epoch != epoch:
-                return  # others have reported it meanwhile
+                return  # it is gone, or has registered again
             ended = self._has_ended(node_id)
             if ended is None and self._node.config["kstore.zookeeper.refusal.ends.session"]:
                 if await self._refuses(node_id):
@@ -110,8 +112,8 @@ class Suspicions:
             return False
 
     async def _refuses(self, node_id: int) -> bool:
-        """Whether no process listens on the broker's port, according to its machine, for each
-        address.
+        """Whether the broker's machine refuses connections to its port, at each of its
+        addresses.
         """
         endpoint = self._peers().endpoint(node_id)
         if endpoint is None:
@@ -133,7 +135,9 @@ class Suspicions:
         return bool(found)
 
     async def _end(self, node_id: int, epoch: int) -> None:
-        """The process has ended: do at once what the store would do at the end of its session."""
+        """Delete the nodes of a broker whose process has ended, as the store would do when its
+        session expires.
+        """
         self._node.report(
             f"broker {node_id} has ended: its connections broke and its port refuses others"
         )
@@ -142,5 +146,5 @@ class Suspicions:
             await self._node.run_blocking(
                 lambda: registration.unregister(self._store, node_id, epoch)
             )
-        except StoreError as problem:  # then the end of the session does it
+        except StoreError as problem:  # the session's end removes them
             log.info("broker %d stays registered until its session expires: %s", node_id, problem)

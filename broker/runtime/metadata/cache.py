@@ -1,6 +1,6 @@
-"""Kafka's MetadataCache: it has the current metadata image, and reports changes.
+"""Kafka's MetadataCache: it holds the current metadata image and reports changes.
 
-The image is an immutable value. A decision reads `image` once, and sees no changes after that.
+The image is an immutable value. A decision reads `image` once, so it sees one state.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["MetadataCache"]
 
 NAMED_S = 10.0
-"""How long clients still get the address of a broker that has left. In Kafka, too, it takes some
-time until a killed broker disappears from metadata, and clients rely on it: librdkafka 2 waits
-forever to send a transaction's offsets to a coordinator that disappears before it has asked for
-another.
+"""How long metadata still contains the address of a broker that has left. In Kafka, too, a killed
+broker stays in the metadata for some time, and clients rely on it: if the coordinator disappears
+from the metadata before librdkafka 2 looks for another one, it waits forever to send a
+transaction's offsets.
 """
 
 
@@ -27,7 +27,7 @@ class MetadataCache:
     """The image, replaced as a whole."""
 
     def __init__(self, image: MetadataImage, on_change: Callable[[], None]) -> None:
-        """``on_change`` is called after each replacement: cached answers are dropped."""
+        """``on_change`` is called after each replacement, to drop cached responses."""
         self._image = image
         self._on_change = on_change
 
@@ -46,8 +46,8 @@ class MetadataCache:
             self._on_change()
 
     def forget_departed_later(self, loop: AbstractEventLoop) -> None:
-        """Keep the addresses of brokers that have just left for some time; they lead nothing any
-        more.
+        """Keep the addresses of brokers that have just left for some time. They no longer lead
+        anything.
         """
         for node in self._image.departed.values():
             loop.call_later(NAMED_S, self._forget_departed, node)

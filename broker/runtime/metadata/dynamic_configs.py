@@ -1,6 +1,6 @@
-"""Settings of brokers, groups and client metrics that were made at run time, in the coordination
-store: loaded at the start, written through, and applied at once. Those of topics are in
-runtime/topics/topics.py.
+"""The dynamic settings of brokers, groups and client metrics: those that were set at run time. The
+coordination store has them. They are loaded at the start, written through, and applied at once.
+Settings of topics are in runtime/topics/topics.py.
 
 api/metadata/configs.py checks them; this file stores and returns them.
 """
@@ -23,7 +23,8 @@ __all__ = ["ClientMetrics", "DynamicConfigs"]
 
 CLUSTER_DEFAULT = "<default>"
 """The name of the node with the settings of all brokers, as in Kafka."""
-# Eligible leader replicas require it to be set for the whole cluster (KIP-966), so it always is.
+# Eligible leader replicas require this setting for the whole cluster (KIP-966), so it is always
+# set.
 ALWAYS_CLUSTER_WIDE = "min.insync.replicas"
 
 
@@ -39,7 +40,7 @@ class ClientMetrics(NamedTuple):
 
 
 class DynamicConfigs:
-    """The settings of brokers, groups and client metrics that were made at run time."""
+    """The dynamic settings of brokers, groups and client metrics."""
 
     def __init__(
         self,
@@ -84,8 +85,8 @@ class DynamicConfigs:
         self._act()
 
     async def reload(self, kind: str) -> None:
-        """Read the settings of ``brokers``, ``groups`` or ``client-metrics`` again, because another
-        broker may have changed them, and apply changes.
+        """Read the settings of ``brokers``, ``groups`` or ``client-metrics`` again, since another
+        broker may have changed them, and apply the changes.
         """
         async with self.lock:
             found = await self._run_blocking(lambda: znodes.read_configs(self._store, kind))
@@ -110,8 +111,9 @@ class DynamicConfigs:
     def group(self, group_id: str) -> Mapping[str, Any]:
         """The typed settings of one group, by name: such as ``consumer.session.timeout.ms``.
 
-        A group without own settings has the broker's (``group.consumer.session.timeout.ms``).
-        Cheap: the values are cached until a setting changes, so call it at each use.
+        A group without settings of its own has the broker's
+        (``group.consumer.session.timeout.ms``). The values are cached until a setting changes, so a
+        call is cheap: call it at each use.
         """
         key = group_id if group_id in self.groups else ""
         found = self._group_values.get(key)
@@ -120,7 +122,7 @@ class DynamicConfigs:
         return found
 
     def client_metrics(self) -> list[ClientMetrics]:
-        """Every client metrics subscription, by name. Cheap: they are cached until one changes."""
+        """Every client metrics subscription, ordered by name. They are cached until one changes."""
         from kstore.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 
         version, found = self._client_metrics
@@ -155,7 +157,7 @@ class DynamicConfigs:
     # ---- changing ----
 
     async def set_broker(self, broker_id: str, configs: Mapping[str, str]) -> None:
-        """Replace the settings of one broker, or of all with the empty id."""
+        """Replace the settings of one broker, or with an empty id those of all brokers."""
         kept = dict(configs)
         node = broker_id or CLUSTER_DEFAULT
         await self._write("brokers", node, kept)
@@ -180,7 +182,7 @@ class DynamicConfigs:
         self._group_values.clear()
 
     async def set_client_metrics(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace one client metrics subscription; without configs it is removed."""
+        """Replace one client metrics subscription, or remove it if ``configs`` is empty."""
         await self._write("client-metrics", name, dict(configs))
         _replace(self.subscriptions, name, configs)
         self.subscriptions_version += 1

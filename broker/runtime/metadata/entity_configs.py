@@ -1,5 +1,5 @@
-"""Settings of users, client ids and addresses in the coordination store: Kafka's layout from its
-versions with ZooKeeper, with names made safe for a path as in Kafka.
+"""Settings of users, client ids and addresses in the coordination store. The layout, and the way in
+which names become parts of a path, are those of Kafka with ZooKeeper.
 
 /config/users/U, /config/clients/C, /config/ips/I and /config/users/U/clients/C hold quotas; a
 user's node also has SCRAM credentials. This file does not interpret the values.
@@ -56,7 +56,7 @@ def children(store: Store, path: str) -> Iterator[tuple[str | None, str]]:
 
 
 def read(store: Store, path: str) -> dict[str, str]:
-    """The settings at a path; empty if the node does not exist, or cannot exist."""
+    """The settings at a path. Empty if there is no such node, or if the path is not valid."""
     try:
         data, _ = store.get(path)
     except (NoNodeError, BadPathError):
@@ -65,8 +65,8 @@ def read(store: Store, path: str) -> dict[str, str]:
 
 
 def alter(store: Store, path: str, changes: Mapping[str, str | None]) -> None:
-    """Set values, or remove those that are None; BadPathError for a name that is too long. Blocks
-    until it is durable.
+    """Set values; None removes one. Raises BadPathError for a name that is too long. Blocks until
+    the change is durable.
     """
     config = read(store, path)
     for key, value in changes.items():

@@ -25,17 +25,17 @@ NEED_EPOCHS = ("kstore.kip232", "kstore.kip253")
 """Features that older inter.broker.protocol.versions do not have."""
 
 
-def supported_features(served: Mapping[int, int], *, tells_epochs: bool) -> dict[str, Feature]:
-    """The features whose APIs are served; ``served`` is API key to highest version,
-    ``tells_epochs`` whether brokers exchange partition epochs.
+def supported_features(served: Mapping[int, int], *, sends_epochs: bool) -> dict[str, Feature]:
+    """The features that this broker supports. ``served`` is API key to highest version,
+    ``sends_epochs`` whether brokers exchange partition epochs.
 
-    A feature whose newest API version is not served is left out.
+    A feature that needs an API version that is not served is left out.
     """
     return {
         name: feature
         for name, feature in FEATURES.items()
         if feature.needs is None or served.get(feature.needs[0], -1) >= feature.needs[1]
-        if tells_epochs or name not in NEED_EPOCHS
+        if sends_epochs or name not in NEED_EPOCHS
     }
 
 
@@ -51,13 +51,13 @@ class FinalizedFeatures:
         self._read()
 
     def _read(self) -> None:
-        """Read the store, until that has succeeded once."""
+        """Read the store, unless an earlier call has succeeded."""
         if not self._is_read:
             with suppress(StoreError):
                 self.reload()
 
     def reload(self) -> None:
-        """Read the levels: another broker may have changed them. Blocks."""
+        """Read the levels again, since another broker may have changed them. Blocks."""
         try:
             data, epoch = self._store.get(FEATURE_NODE)
         except NoNodeError:
@@ -70,7 +70,9 @@ class FinalizedFeatures:
 
     @property
     def epoch(self) -> int:
-        """Increases with every update; -1 would mean that nothing is finalized."""
+        """A number that increases with every update. (In the protocol, -1 means that nothing is
+        finalized.)
+        """
         return self._epoch
 
     @property

@@ -1,8 +1,8 @@
-"""Updates the metadata image of a broker in a cluster from UpdateMetadata.
+"""Applies UpdateMetadata requests to the metadata image of a broker in a cluster.
 
-The data plane's table gets every partition of the cluster, too, so that the answer to a request for
-one on another broker names its leader. UpdateMetadata does not contain topic configs: they are read
-from the store.
+The data plane's table also gets every partition of the cluster, so that the response to a request
+for a partition on another broker names the leader. UpdateMetadata does not contain settings of
+topics: they are read from the store.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["ImageUpdates"]
 log = logging.getLogger("kstore.broker")
 DELETED = -2
 UNKNOWN = PartitionImage(-1, -1, (), ())
-"""A partition without metadata so far, though one with a larger index has some."""
+"""A partition without metadata so far, although a partition with a larger index has metadata."""
 
 
 class HostsReplicas(Protocol):
-    """The owner of this broker's replicas, which updates of the image do not touch."""
+    """The owner of this broker's replicas. Updates of the image do not change them."""
 
     @property
     def hosted(self) -> Collection[TopicPartition]:
-        """The partitions that have a replica here."""
+        """The partitions with a replica on this broker."""
 
     def led(self) -> Iterable[TopicPartition]:
         """The partitions that this broker leads."""
@@ -59,7 +59,7 @@ class HostsReplicas(Protocol):
         """Stop leading or following a partition."""
 
     def forget_topic(self, name: str, topic_id: bytes) -> None:
-        """A topic is deleted: stop its replicas."""
+        """Stop the replicas of a deleted topic."""
 
 
 class ImageUpdates:
@@ -74,7 +74,7 @@ class ImageUpdates:
         replicas: HostsReplicas,
     ) -> None:
         self.on_topic_added: list[Callable[[TopicImage], object]] = []
-        """Called with a new topic; the image gets it soon."""
+        """Called with a new topic, shortly before the image has it."""
         self.on_topic_deleted: list[Callable[[str, UUID], object]] = []
         """Called with the name of a deleted topic."""
         self.on_partitions_gone: list[Callable[[str, int], object]] = []
@@ -87,18 +87,18 @@ class ImageUpdates:
         self._table = table
         self._replicas = replicas
         self._configs: dict[UUID, Mapping[str, str]] = {}  # for topics not in the image yet
-        self._taken: list[TopicImage] = []  # not in the image yet: it is copied once a slice
+        self._taken: list[TopicImage] = []  # the image is copied once per slice
         self._next_change: asyncio.Future[None] | None = None
 
     async def update(self, request: UpdateMetadataRequest) -> None:
-        """Apply one request: all live brokers, and the partitions that it names."""
+        """Apply one request, which has all live brokers and some partitions."""
         slices = Slices()
         await self._take_brokers(request, slices)
         gone = [topic for topic in request.topic_states if _is_deleted(topic)]
         there = [topic for topic in request.topic_states if not _is_deleted(topic)]
         self._remove((topic.topic_name, topic.topic_id) for topic in gone)
         configs = await self.configs_of((topic.topic_name, topic.topic_id) for topic in there)
-        # An older request may arrive late, on another connection.
+        # An older request can arrive late, on another connection.
         may_shrink = request.max_partition_epoch >= self._metadata.image.max_partition_epoch
         try:
             for topic in there:
@@ -113,7 +113,7 @@ class ImageUpdates:
         self._changed()
 
     async def configs_of(self, topics: Iterable[tuple[str, UUID]]) -> dict[str, Mapping[str, str]]:
-        """The settings of topics, by name; those of new topics are read from the store."""
+        """The settings of topics, by name. Settings of new topics are read from the store."""
         found: dict[str, Mapping[str, str]] = {}
         missing: list[tuple[str, UUID]] = []
         for name, topic_id in topics:
@@ -137,7 +137,9 @@ class ImageUpdates:
         self._configs.clear()
 
     async def wait_until(self, check: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the image fulfils a condition; returns whether it does."""
+        """Wait until the image fulfils a condition. Returns False if it does not within the
+        timeout.
+        """
         loop = self._node.loop
         deadline = loop.time() + timeout_s
         while not check():
@@ -180,7 +182,7 @@ class ImageUpdates:
         for place in self._replicas.led():
             partition = self._table.partition(place.topic.encode(), place.partition)
             if partition is not None and partition.online:
-                partition.advance()  # it may have waited for a follower that has left
+                partition.advance()  # a request may have waited for a follower that has left
             await slices.breathe()
 
     # ---- topics ----
@@ -241,7 +243,7 @@ class ImageUpdates:
             callback(name, count)
 
     def _note_leader(self, entry: TopicEntry, index: int, image: PartitionImage) -> None:
-        """Tell the data plane the leader of a partition without a replica here."""
+        """Pass the leader of a partition without a replica on this broker to the data plane."""
         place = TopicPartition(entry.name.decode(), index)
         if place in self._replicas.hosted:
             return
@@ -255,7 +257,9 @@ class ImageUpdates:
             partition.partition_epoch = image.partition_epoch
 
     def _remove(self, topics: Iterable[tuple[str, UUID]]) -> None:
-        """Remove these topics, unless their id has changed by now. The image is copied once."""
+        """Remove these topics, unless their ids have changed meanwhile. The image is copied
+        once.
+        """
         image = self._metadata.image
         gone = [
             (name, topic_id)

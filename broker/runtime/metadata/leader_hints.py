@@ -1,5 +1,5 @@
-"""Hints that the data plane sends to clients: the leader's endpoint (KIP-951), and the replica in a
-consumer's rack (KIP-392).
+"""Hints that the data plane sends to clients: the endpoint of the leader (KIP-951), and the replica
+in the consumer's rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["give_hints"]
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The only replica.selector.class that sends consumers to other replicas."""
+"""The only replica.selector.class that sends consumers to replicas other than the leader."""
 
 
 def give_hints(config: BrokerConfig, table: PartitionTable, metadata: MetadataCache) -> None:
-    """Give the data plane of this table its hints, from the image at the time of use."""
+    """Let the data plane of this table take its hints from the current image."""
 
     def endpoint(node_id: int, listener: str) -> bytes | None:
         known = metadata.image.brokers.get(node_id)

@@ -1,10 +1,9 @@
-"""Delays requests for a partition that has just lost its leader, until a new one is elected:
-clients that get "no leader" ask again only after their own pause, librdkafka after a second.
+"""Delays requests for a partition that has just lost its leader until a new leader is elected. A
+client that gets a response without a leader retries only after a pause, librdkafka after a second.
 
-A request is delayed before it is executed, together with later requests on its connection. It is
-executed as if it had just arrived when the leader is known, or when
-`kstore.metadata.leader.wait.ms` have passed since the leader was lost. A partition that stays
-without a leader delays no requests after that.
+A request is delayed before it is executed, and so are the later requests on its connection. It is
+executed when the new leader is known, or `kstore.metadata.leader.wait.ms` after the old leader was
+lost. After that, the partition delays no requests even if it still has no leader.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ METADATA, DESCRIBE_TOPIC_PARTITIONS = 3, 75
 MOST_HELD = 1000
 """The limit of delayed connections; further ones are answered at once."""
 READ_BYTES = 8 * 1024
-"""A longer request is not parsed here: it counts as a request for all topics."""
+"""A request of more bytes is not parsed here: it counts as a request for all topics."""
 _Place: TypeAlias = "tuple[str, int] | Partition"
 """What a delayed request waits for: a partition of the image, or of the data plane's table."""
 
@@ -75,7 +74,7 @@ class LeaderWaits:
         self.look_soon()
 
     def lost(self, node_id: int) -> None:
-        """A broker has left, or seems to have: its partitions will have other leaders."""
+        """A broker has left, or seems to have left: its partitions will get other leaders."""
         wait_ms = self._node.config["kstore.metadata.leader.wait.ms"]
         if node_id in self._lost or node_id == self._node.node_id or not wait_ms:
             return
@@ -84,7 +83,9 @@ class LeaderWaits:
         self._forget_answers()
 
     def found(self, node_id: int) -> None:
-        """A broker is available, or has been away for so long that no request waits any more."""
+        """A broker is available again, or has been away for so long that requests no longer
+        wait.
+        """
         timer = self._lost.pop(node_id, None)
         if timer is not None:
             timer.cancel()
@@ -106,7 +107,7 @@ class LeaderWaits:
     def holds(
         self, connection: Connection, api_key: int, version: int, body: bytes, rights: Any
     ) -> bool:
-        """Whether a request whose answer contains leaders is delayed; False for all others."""
+        """Whether a request is delayed. Always False for an API whose responses have no leaders."""
         if api_key not in (METADATA, DESCRIBE_TOPIC_PARTITIONS):
             return False
         topics = self._asked(api_key, version, body)
@@ -146,7 +147,7 @@ class LeaderWaits:
     # ---- continuing ----
 
     def look_soon(self) -> None:
-        """Continue requests whose partition has a leader, or will have none soon."""
+        """Continue requests whose partition has a leader, or will not get one soon."""
         if self._held and not self._scheduled:
             self._scheduled = True
             self._node.loop.call_soon(self._look)

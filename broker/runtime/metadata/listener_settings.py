@@ -1,5 +1,5 @@
-"""The settings of one listener: those for the listener, made at run time or at the start, or else
-those for all.
+"""The settings of one listener. A setting with the listener's prefix comes before one without, and
+a dynamic setting before one from the start.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class ListenerSettings:
     """The settings of a broker's listeners."""
 
     def __init__(self, config: BrokerConfig, configs: Callable[[], DynamicConfigs | None]) -> None:
-        """``configs`` returns the settings made at run time; None: the store is not open yet."""
+        """``configs`` returns the dynamic settings, or None if the store is not open yet."""
         self._config = config
         self._configs = configs
         self._node_id = str(config["node.id"])
 
     @property
     def of_broker(self) -> Mapping[str, str] | None:
-        """This broker's settings made at run time: a new object after each change."""
+        """This broker's dynamic settings. A new object after each change."""
         configs = self._configs()
         return None if configs is None else configs.brokers.get(self._node_id)
 
@@ -39,11 +39,11 @@ class ListenerSettings:
         own: bool = False,
         asked: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The named settings. ``own``: only those for this listener, else None; the same applies to
-        a name with a mechanism's prefix (``plain.sasl.jaas.config``). ``asked``: as if this were
-        set for this broker at run time.
+        """The named settings. ``own`` names are used only with the listener's prefix, else they are
+        None; the same applies to a name with a mechanism's prefix (``plain.sasl.jaas.config``).
+        ``asked``: dynamic settings that are checked before they are set.
 
-        Raises ConfigError for an invalid setting made at run time.
+        Raises ConfigError for an invalid dynamic setting.
         """
         dynamic: Mapping[str, str] = {}
         shared: Mapping[str, str] = {}

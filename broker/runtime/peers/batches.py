@@ -1,5 +1,6 @@
-"""Batches of questions to other brokers: questions that arrive while a request to a broker is in
-progress are sent with the next one, unless that takes long. The caller defines the questions.
+"""Batches of questions to other brokers. Questions that arrive while a request to a broker is in
+flight are sent with the next request, unless that request takes long. The caller defines the
+questions.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class PeerBatches(Generic[Q, A]):
         answers_of: Callable[[Any], Sequence[A]],
         timeout_s: float,
     ) -> None:
-        """``answers_of`` returns the answers in a response, in the order of the questions."""
+        """``answers_of`` returns the answers that a response contains, in the order of the
+        questions.
+        """
         self._loop = loop
         self._peers = peers
         self._request_of = request_of
@@ -50,7 +53,7 @@ class PeerBatches(Generic[Q, A]):
         self._under_way: dict[int, set[asyncio.Task[None]]] = {}
 
     async def ask(self, node_id: int, question: Q) -> A:
-        """The answer of a broker; KafkaError (usually a NetworkError) if there is none."""
+        """The answer of a broker. Raises KafkaError (usually a NetworkError) if there is none."""
         answer: asyncio.Future[A] = self._loop.create_future()
         self._waiting.setdefault(node_id, []).append((question, answer))
         if node_id not in self._asking:
@@ -58,7 +61,7 @@ class PeerBatches(Generic[Q, A]):
         return await answer
 
     async def close(self) -> None:
-        """Stop asking; waiting callers get an error."""
+        """Stop. Waiting callers get an error."""
         tasks = [*self._asking.values(), *chain(*self._under_way.values())]
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Authenticates this broker to other brokers if their listener has SASL: on each connection, before
-its first request.
+"""Authenticates this broker to other brokers if their listener has SASL, before the first request
+of each connection.
 
 kstore/net/sasl_client.py has the mechanisms. A connection is not authenticated again when its
-session ends (KIP-368): its user opens another one in time.
+session ends (KIP-368): another connection replaces it in time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["PeerLogin"]
 
 MAX_FRAME_BYTES = 1024 * 1024
 USED_PART = 0.8
-"""The share of a session that is used."""
+"""The part of a session's time after which the connection is replaced."""
 
 
 class PeerLogin:
-    """The login of one broker; ConfigError for invalid settings."""
+    """The login of one broker. Raises ConfigError for invalid settings."""
 
     def __init__(self, node: Node, settings: Mapping[str, Any]) -> None:
         self._node = node
@@ -41,8 +41,8 @@ class PeerLogin:
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int, tls: Mapping[str, Any]
     ) -> tuple[Any, float | None]:
-        """Connect and authenticate; returns the protocol that ``factory`` created, and for how many
-        seconds it may be used. OSError if the other broker refuses.
+        """Connect and authenticate. Returns the protocol that ``factory`` created, and for how many
+        seconds the connection may be used. Raises OSError if the other broker refuses.
         """
         loop = self._node.loop
         address = f"{host}:{port}"
@@ -65,7 +65,7 @@ class PeerLogin:
         return protocol, lifetime_ms / 1000 * USED_PART if lifetime_ms else None
 
     def _tell(self, address: str, problem: str) -> None:
-        """Report each error once: it is tried again soon."""
+        """Report each error once, since the login is repeated soon."""
         if self._told.get(address) != problem:
             self._told[address] = problem
             self._node.report(problem)
@@ -85,19 +85,19 @@ class _Exchange(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """An answer, or a part of one."""
+        """Called with a response, or a part of one."""
         for frame in self._splitter.feed(data):
             if self._waiting is not None and not self._waiting.done():
                 self._waiting.set_result(frame)
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """The waiting caller gets an error."""
+        """Called when the connection is lost: the waiting caller gets an error."""
         self._lost = f"it closed the connection{f': {problem}' if problem else ''}"
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(NetworkError(self._lost))
 
     async def ask(self, request: Message, version: int) -> Message:
-        """Send a request and return its answer. Raises NetworkError."""
+        """Send a request and return its response. Raises NetworkError."""
         if self._lost is not None:
             raise NetworkError(self._lost)
         self._waiting = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""Connections to other brokers: requests and answers, several in flight at once.
+"""Connections to other brokers, with several requests in flight at once.
 
 A connection is opened on first use, and again after it was lost. Requests that may wait long at the
-other end have separate connections, so that they do not delay others. The sender knows what a
-request means, and whether to retry.
+other broker have connections of their own, so that they do not delay others. The sender decides
+whether to retry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ FIRST_BACK_OFF_S = 0.01
 LONGEST_BACK_OFF_S = 0.2
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 
-# Requests of one lane share a connection and arrive in order. Every other API has its own.
+# The APIs of one lane share a connection, so their requests arrive in order. Every other API has
+# its own connection.
 CONTROL, TO_CONTROLLER = "control", "to controller"
 LANES: dict[int, str] = {
     4: CONTROL,
@@ -53,7 +54,7 @@ class PeerSecurity(Protocol):
 
     @property
     def peer_listener(self) -> str:
-        """The listener between brokers."""
+        """The inter-broker listener."""
 
     async def connect(
         self, factory: Callable[[], P], host: str, port: int
@@ -66,7 +67,7 @@ class Peers:
 
     def __init__(self, node: Node, metadata: MetadataCache, security: PeerSecurity | None) -> None:
         self.on_closed: list[Callable[[int], object]] = []
-        """Called with the id of a broker that has closed a connection, or lost it."""
+        """Called with the id of a broker whose connection was closed by it, or lost."""
         self._node = node
         self._metadata = metadata
         self._security = security
@@ -74,7 +75,7 @@ class Peers:
         self._channels: dict[tuple[str, int, str], _Channel] = {}
         self._watched: dict[int, int] = {}  # node to descriptor
         self._poll = select.poll()
-        self._addresses: dict[int, set[tuple[str, int]]] = {}  # at which a broker was asked
+        self._addresses: dict[int, set[tuple[str, int]]] = {}  # addresses that were used
         self._closed = False
 
     async def ask(
@@ -101,7 +102,7 @@ class Peers:
         return decode_response(answer, api.response, version)[1]
 
     def forget(self, node_id: int) -> None:
-        """Close the connections to a broker that has left: its unanswered requests fail at once."""
+        """Close the connections to a broker that has left. Its unanswered requests fail at once."""
         for host, port in self._addresses.pop(node_id, ()):
             for key in [k for k in self._channels if k[:2] == (host, port)]:
                 self._channels.pop(key).close(f"broker {node_id} is gone")
@@ -116,7 +117,7 @@ class Peers:
     # ---- availability ----
 
     def watch(self, node_id: int, descriptor: int) -> None:
-        """Let `look` check a connection to a broker."""
+        """Let `check_connections` check a connection to a broker."""
         self.unwatch(node_id)
         self._watched[node_id] = descriptor
         self._poll.register(descriptor, select.POLLRDHUP)
@@ -127,9 +128,9 @@ class Peers:
         if descriptor is not None:
             self._poll.unregister(descriptor)
 
-    def look(self) -> None:
-        """Report connections that have ended, even if the loop has not noticed it yet: a client
-        that lost its leader at the same moment must not be sent there again.
+    def check_connections(self) -> None:
+        """Report connections that have ended, also if the loop has not noticed it yet: a client
+        that lost its leader at the same moment must not be sent to that leader again.
         """
         ended = {descriptor for descriptor, _ in self._poll.poll(0)}
         for node_id in [node for node, each in self._watched.items() if each in ended]:
@@ -140,7 +141,7 @@ class Peers:
     # ---- addresses ----
 
     def endpoint(self, node_id: int) -> Endpoint | None:
-        """The address of a broker for other brokers, as far as known; None if it is not alive."""
+        """The address of a broker for other brokers. None if the broker is not alive."""
         known = self._metadata.image.brokers.get(node_id)
         return None if known is None else self.endpoint_of(known.endpoints)
 
@@ -157,7 +158,7 @@ class Peers:
     async def connect(
         self, factory: Callable[[], P], host: str, port: int
     ) -> tuple[P, float | None]:
-        """Open a connection to another broker; returns its protocol, and for how many seconds it
+        """Open a connection to another broker. Returns its protocol, and for how many seconds it
         may be used (None: without limit). Raises OSError.
         """
         if self._security is not None:
@@ -184,7 +185,7 @@ class Peers:
         return channel
 
     def _hello(self, number: int) -> bytes:
-        """The first request of a connection: it requests kstore's tagged fields in answers."""
+        """The first request of a connection. It asks for kstore's tagged fields in responses."""
         request = ApiVersionsRequest(
             client_software_name="kstore", client_software_version=installed_version(),
             extension_fields=True,
@@ -229,7 +230,7 @@ class _Channel:
         self._port = port
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._ending: _Link | None = None  # its requests are answered, and no more are sent
+        self._ending: _Link | None = None  # no more requests are sent on it
         self._unsent: list[_Asked] = []  # while there is no connection
         self._last_id = -1
         self._failures = 0
@@ -242,7 +243,7 @@ class _Channel:
         return self._last_id
 
     async def exchange(self, frame: bytes, correlation_id: int, timeout_s: float) -> bytes:
-        """Send a frame, after those of earlier calls; returns the answer's frame, from its
+        """Send a frame after those of earlier calls. Returns the response's frame from its
         correlation id on.
         """
         if self._closed:
@@ -264,7 +265,7 @@ class _Channel:
             raise RequestTimedOutError(sentence) from None
 
     def close(self, reason: str) -> None:
-        """Close it: unanswered and later requests fail."""
+        """Close the channel. Unanswered and later requests fail."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -277,7 +278,9 @@ class _Channel:
         return f"the broker at {self._host}:{self._port}"
 
     def _make(self) -> None:
-        """Connect, if that is not in progress; requests keep their order across connections."""
+        """Connect, unless that is in progress. Requests keep their order when a connection is
+        replaced.
+        """
         if self._connecting is None and self._ending is None:
             self._connecting = self._loop.create_task(self._connect())
 
@@ -315,8 +318,8 @@ class _Channel:
             self._loop.call_later(usable_s, self._retire, link)
 
     def _greet(self, link: _Link) -> None:
-        """Send the first request. Nothing waits for the answer, since later requests do not depend
-        on it.
+        """Send the first request. Later requests do not wait for the response, since they do not
+        depend on it.
         """
         if self._hello is None:
             return
@@ -326,7 +329,7 @@ class _Channel:
         link.send(hello)
 
     def _retire(self, link: _Link) -> None:
-        """Its session ends soon: later requests use another connection."""
+        """Use another connection for later requests, since this one's session ends soon."""
         if self._link is link:
             self._link, self._ending = None, link
             link.end_when_answered(f"its session with {self._name} is over")
@@ -362,16 +365,16 @@ class _Link(asyncio.Protocol):
         self._splitter = FrameSplitter(MAX_FRAME_BYTES)
 
     def send(self, asked: _Asked) -> None:
-        """Send a request; its answer follows those of the earlier ones."""
+        """Send a request. Its response follows those of earlier requests."""
         self._waiting.append(asked)
         self._transport.write(asked.frame)
 
     def awaits(self, asked: _Asked) -> bool:
-        """Whether the answer has not arrived yet."""
+        """Whether the request has no response yet."""
         return any(each is asked for each in self._waiting)
 
     def end_when_answered(self, reason: str) -> None:
-        """Close the connection once all requests are answered."""
+        """Close the connection when all its requests are answered."""
         self._last_words = reason
         if not self._waiting:
             self.drop(reason)
@@ -385,11 +388,11 @@ class _Link(asyncio.Protocol):
     # ---- called by the transport ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """Called when the connection is open."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes, and complete the requests whose answers they complete."""
+        """Called with received bytes. Completes the requests whose responses are complete."""
         try:
             for frame in self._splitter.feed(data):
                 self._take(frame)
@@ -397,7 +400,7 @@ class _Link(asyncio.Protocol):
             self.drop(f"{self._name} sent an invalid answer: {problem}")
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """The connection is lost: unanswered requests fail."""
+        """Called when the connection is lost: unanswered requests fail."""
         self.closed_there = self.lost is None
         self._end(f"{self._name} closed the connection" + (f": {problem}" if problem else ""))
 

@@ -1,7 +1,8 @@
-"""Forwards requests that only the controller can answer, with their sender (KIP-590).
+"""Forwards requests that only the controller can answer, with the principal of their sender
+(KIP-590).
 
-If the controller changes, or is unknown for a moment, this waits and tries again until the
-request's timeout. So a request may be executed twice, as in Kafka.
+If the controller changes, or is not known for a moment, this waits and retries until the request's
+timeout. A request can therefore be executed twice, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH})
 
 
 class KnowsController(Protocol):
-    """The part that knows the controller."""
+    """A part that knows the controller."""
 
     @property
     def controller_id(self) -> int:
         """The controller's broker id; -1 while unknown."""
 
     async def ask_controller(self, request: Message, timeout_s: float) -> Any:
-        """The controller's answer; NetworkError without one."""
+        """The controller's response. Raises NetworkError if there is none."""
 
 
 async def ask_controller(
@@ -45,11 +46,11 @@ async def ask_controller(
     principal: str = "",
     client_host: str = "",
 ) -> Any:
-    """The controller's answer; KafkaError (NOT_CONTROLLER, RequestTimedOutError) without one. While
-    the coordination store is unavailable, there is only one attempt.
+    """The controller's response. Raises KafkaError (NOT_CONTROLLER, RequestTimedOutError) if there
+    is none. While the coordination store is unavailable, there is only one attempt.
 
-    ``version`` is that of the request, the highest by default; the other arguments describe the
-    client.
+    ``version`` is the version of the request, by default the highest one. The other arguments
+    describe the client.
     """
     api = APIS[request.API_KEY]
     version = api.max_version if version is None else version
@@ -73,7 +74,7 @@ async def ask_controller(
                 problem = error_for(response.error_code)
                 if response.error_code not in AGAIN:
                     raise problem
-        if store.away:  # in that case no other becomes the controller
+        if store.away:  # without the store, no other broker can become controller
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"neither the coordination store nor the controller can be reached now: {problem}",

@@ -1,4 +1,4 @@
-"""Following other brokers: which partitions are copied from which leader, the connections, and
+"""Follows other brokers: which partitions are copied from which leader, the connections, and the
 handling of errors.
 
 _fast/replication/replica_fetcher.pyx copies; state/replication/follower.py decides where to
@@ -97,7 +97,7 @@ class Fetchers:
     def follow(
         self, tp: TopicPartition, partition: Partition, leader_id: int, leader_epoch: int
     ) -> None:
-        """Copy a partition from this broker as of this leader epoch, and from no other."""
+        """Copy a partition from this leader in this leader epoch, instead of any former leader."""
         broker_epoch = self._membership.broker_epoch
         known = self._followed.get(tp)
         if known is not None:
@@ -149,7 +149,7 @@ class Fetchers:
         return LeaderLink(self._node, self._membership, self._peers(), self, leader_id)
 
     def _close_unused_soon(self, link: LeaderLink) -> None:
-        # Not at once: the controller's next request may add partitions again.
+        # Not now: the controller's next request may add partitions again.
         self._node.loop.call_soon(self._close_unused, link)
 
     def _close_unused(self, link: LeaderLink) -> None:
@@ -160,8 +160,8 @@ class Fetchers:
     # ---- events of connections ----
 
     def refused(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
-        """The leader has answered with an error: usually it, or this broker, does not know the
-        controller's latest decision yet.
+        """Called when the leader has answered with an error. Usually it, or this broker, does not
+        know the controller's latest decision yet.
         """
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             task = self._node.loop.create_task(self._find_place(fetcher, followed))
@@ -178,7 +178,7 @@ class Fetchers:
         self._try_again(fetcher, followed, f"its leader answers with error {error_code}")
 
     def refused_append(self, fetcher: ReplicaFetcher, followed: Followed, error_code: int) -> None:
-        """The leader's batches do not fit this log."""
+        """Called when the leader's batches cannot be appended to this log."""
         self._report_once(
             followed,
             f"{followed.key}: the batches that leader {fetcher.leader_id} sent from offset "
@@ -187,14 +187,15 @@ class Fetchers:
         self._try_again(fetcher, followed, f"append error {error_code}")
 
     def sent_later_epoch(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
-        """The next batch is of a later leader epoch than this broker follows in, and is copied in
-        that one: in the older, it might not belong to the log that the broker compared.
+        """Called when the next batch has a later leader epoch than the one in which this broker
+        follows. It is copied once the broker follows in that epoch: before that, it might not
+        belong to the log that the broker has compared with its own.
         """
         why = f"its leader sends batches of leader epochs above {followed.leader_epoch}"
         self._try_again(fetcher, followed, why)
 
     def failed(self, fetcher: ReplicaFetcher, followed: Followed, problem: Exception) -> None:
-        """The log cannot be written: the partition is unavailable here until that is fixed."""
+        """Called when the log cannot be written. The partition is not copied until it can."""
         if followed.partition.log is not None:
             followed.partition.log.log_dir.note_error(problem)
         progress = followed.state
@@ -209,10 +210,10 @@ class Fetchers:
     def diverged(
         self, fetcher: ReplicaFetcher, followed: Followed, epoch: int, end_offset: int
     ) -> None:
-        """The log has diverged from its leader's: truncate it."""
+        """Called when the log has diverged from its leader's: truncates it."""
 
         if epoch >= followed.leader_epoch:
-            # Nothing ends the current epoch before records that are in it.
+            # The current leader epoch cannot end before records that this log has in it.
             self._report_once(
                 followed,
                 f"{followed.key} is not copied: this log has records of leader epoch {epoch} "
@@ -233,7 +234,7 @@ class Fetchers:
         self._repair(followed, repair)
 
     def start_moved(self, fetcher: ReplicaFetcher, followed: Followed, offset: int) -> None:
-        """The leader's log start offset has increased: increase this one's, too."""
+        """Called when the leader's log start offset has increased: increases this log's, too."""
         if followed.state.start_is_moving:
             return
         followed.state.start_is_moving = True
@@ -273,7 +274,7 @@ class Fetchers:
         self._commits.wait(behind, done)
 
     def lost(self, fetcher: ReplicaFetcher, problem: Exception | None) -> None:
-        """A connection was closed."""
+        """Called when a connection was closed."""
         link = self._links.get(fetcher.leader_id)
         if link is not None and link.fetcher is fetcher:
             link.lost()
@@ -297,7 +298,7 @@ class Fetchers:
         loop.call_later(pause_s, fetcher.release, followed)
 
     def _repair(self, followed: Followed, repair: Callable[[], Awaitable[None]]) -> None:
-        """Repair a log, after earlier work on it."""
+        """Repair a log, once earlier work on it has ended."""
         before = self._repairs.get(followed.key)
         task = self._node.loop.create_task(self._repair_next(followed, repair, before))
         self._repairs[followed.key] = task
@@ -327,7 +328,7 @@ class Fetchers:
             await asyncio.wait([task])
 
     async def _on_disk(self, followed: Followed, what: str, call: Callable[[], object]) -> None:
-        """Run a call in the thread of the log's log dir."""
+        """Run a call for a log in the thread of its log dir."""
         path = followed.partition.log.log_dir.path
         await self._node.dirs.run(path, f"{what} {followed.key}", call)
 
@@ -335,7 +336,9 @@ class Fetchers:
         return self._followed.get(followed.key) is followed and followed.partition.log is not None
 
     async def _find_place(self, fetcher: ReplicaFetcher, followed: Followed) -> None:
-        """The leader does not have the offset at which this log ends: ask which offsets it has."""
+        """Called when the leader does not have the offset at which this log ends: asks which
+        offsets it has.
+        """
         try:
             end = await self._ask_offset(fetcher, followed, LATEST)
             start = await self._ask_offset(fetcher, followed, EARLIEST)
@@ -381,7 +384,7 @@ class Fetchers:
             return
         if not self._is_followed(followed):
             return
-        # An epoch without records is no information.
+        # An epoch without records says nothing.
         kept.forget_empty_epochs()
         if cut.restart or cut.offset < end:
             level = logging.WARNING if cut.offset < high_watermark else logging.INFO

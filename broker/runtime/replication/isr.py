@@ -1,10 +1,11 @@
-"""The in-sync replicas of partitions that this broker leads: it proposes changes to the controller
-by AlterPartition (KIP-497) and applies the decisions.
+"""The in-sync replicas of the partitions that this broker leads. It proposes changes to the
+controller with AlterPartition (KIP-497) and applies the decisions.
 
-A fetch proposes a follower that has caught up (partition_table.pyx); a timer here finds one that
-has not for replica.lag.time.max.ms. A partition has one open proposal, and until it is decided the
-high watermark waits for the old ISR and the proposed one. So a proposal whose answer is lost is
-sent again, never dropped: the controller may have accepted it.
+When a fetch shows that a follower has caught up, it is proposed (partition_table.pyx). A timer here
+finds followers that have not caught up for replica.lag.time.max.ms. A partition has at most one
+open proposal. Until it is decided, the high watermark waits for both the old ISR and the proposed
+one. A proposal whose response is lost is therefore sent again and never dropped: the controller may
+have accepted it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = ["IsrChanges"]
 log = logging.getLogger("kstore.broker")
 RETRY_S = 0.05
 LONGEST_RETRY_S = 1.0
-"""The longest pause between attempts, while the coordination store is unavailable for example."""
+"""The longest pause between attempts, for example while the coordination store is unavailable."""
 REFUSED_S = 0.1
 """How long a replica that the controller refuses is not proposed again."""
 ANSWER_S = 10.0
@@ -103,8 +104,8 @@ class IsrChanges:
         self._set_timer()
 
     async def _check(self) -> None:
-        """Propose ISRs without the followers that lag; and let high watermarks no longer wait for
-        replicas outside the ISR.
+        """Propose ISRs without the followers that lag. High watermarks no longer wait for replicas
+        outside the ISR.
         """
         slices = Slices()
         for entry in self._table.topics():
@@ -127,7 +128,7 @@ class IsrChanges:
             self._sender = self._node.loop.create_task(self._send_all())
 
     async def _send_all(self) -> None:
-        """Send proposals, all of a turn of the loop together, until none is left."""
+        """Send proposals until none is left, those of one turn of the loop together."""
         pause_s = RETRY_S
         while self._waiting:
             batch = [each for each in self._waiting if each.proposed_isr is not None]
@@ -142,7 +143,7 @@ class IsrChanges:
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     async def _send(self, batch: list[Partition]) -> bool:
-        """Send them to the controller once; returns whether some must be sent again."""
+        """Send proposals to the controller once. Returns whether some must be sent again."""
         membership = self._membership
         if membership.controller_id < 0:
             return True
@@ -169,10 +170,10 @@ class IsrChanges:
         return again or bool(asked)
 
     def _decided(self, partition: Partition, row: AlteredPartition) -> bool:
-        """Apply the result of a proposal; returns whether it must be sent again."""
+        """Apply the result of a proposal. Returns whether the proposal must be sent again."""
         code = row.error_code
         if code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION):
-            # If the version was old, the answer also has the current state.
+            # If the proposal had an old version, the response has the current state, too.
             if partition.isr_applied(tuple(row.isr), row.partition_epoch, row.leader_epoch):
                 return False
             if code == ErrorCode.NONE and row.leader_epoch == partition.leader_epoch:
@@ -203,7 +204,7 @@ class IsrChanges:
         )
 
     def _members(self, partition: Partition, broker_epoch: int) -> list[BrokerState]:
-        """The proposed ISR, with the epoch in which each last fetched (KIP-903)."""
+        """The proposed ISR, with the broker epoch in which each member last fetched (KIP-903)."""
         members = []
         for node_id in partition.proposed_isr or ():
             epoch = broker_epoch

@@ -97,7 +97,7 @@ class LeaderLink:
         self._watch_later()
 
     async def _try(self) -> None:
-        """Try once; an unknown or unavailable leader may be available soon."""
+        """Try to connect once. A leader that is not known or not available now may be soon."""
         endpoint = self._peers.endpoint(self.leader_id)
         if endpoint is None:
             return
@@ -115,7 +115,7 @@ class LeaderLink:
             self._renewal = self._node.loop.call_later(usable_s, self._renew)
 
     def _renew(self) -> None:
-        """The session ends soon: continue on another connection."""
+        """Continue on another connection, since the session of this one ends soon."""
         self._renewal = None
         if self.fetcher.connected:
             self._renews = True
@@ -127,8 +127,8 @@ class LeaderLink:
         self._watch = self._node.loop.call_later(self._timeout_s, self._look, self.fetcher.bytes_in)
 
     def _look(self, bytes_in: int) -> None:
-        """Close the connection to a leader that has not answered for this long; a new one
-        may work.
+        """Close the connection if the leader has not answered for too long: a new connection may
+        work.
         """
         self._watch = None
         if not self.fetcher.connected:

@@ -20,7 +20,9 @@ __all__ = ["LeaderThrottle"]
 
 
 class LeaderThrottle:
-    """The data plane asks it before it answers followers, while a rate is set."""
+    """The throttle of a leader. While a rate is set, the data plane calls it before it answers
+    followers.
+    """
 
     def __init__(
         self,

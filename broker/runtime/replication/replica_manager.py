@@ -1,11 +1,11 @@
-"""Executes the controller's requests: lead partitions, follow others, stop and delete replicas, and
+"""Executes the controller's requests: to lead and follow partitions, stop and delete replicas, and
 apply the cluster's metadata.
 
 LeaderAndIsr, StopReplica and UpdateMetadata are handled one after another, in the order of arrival.
-A log dir that hangs does not delay them: roles there are applied once it answers again
-(put_off.py), and the controller is asked to repeat deletions. Requests of a former controller, or
-for an earlier registration of this broker, are refused. replicas.py has the replicas,
-image_updates.py the image.
+A log dir that hangs does not delay them: its roles are applied once it answers again
+(delayed_roles.py), and the controller is asked to repeat deletions. Requests of a former
+controller, or for an earlier registration of this broker, are refused. replicas.py has the
+replicas, image_updates.py the image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kstore.broker.coordination.znodes import read_deletions
-from kstore.broker.runtime.replication.put_off import PutOff, Said, wait_for
+from kstore.broker.runtime.replication.delayed_roles import DelayedRole, DelayedRoles, wait_for
 from kstore.broker.runtime.replication.replicas import NO_EPOCH, NO_LEADER
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.topic_rules import is_on
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaManager"]
 
 TOPIC_DELETED = -2
-"""The leader epoch in a StopReplica that deletes a topic; it is above all others."""
+"""The leader epoch in a StopReplica that deletes a topic. It is above all others."""
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
 class ReplicaManager:
-    """Keeps the replicas of this broker as the controller requests."""
+    """The replicas of this broker, as the controller requests them."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class ReplicaManager:
         counts: PreparedCounts,
     ) -> None:
         self.controller_epoch = -1
-        """The highest known one; requests with a lower one are refused."""
+        """The highest known controller epoch. Requests with a lower one are refused."""
         self.ready = asyncio.Event()
         """Set once a controller has sent all replicas of this broker, and all metadata."""
         self.on_refused: Callable[[], object] | None = None
-        """Called when delayed roles cannot be applied, or have an answer: the controller must know,
-        and sends the roles again.
+        """Called when delayed roles have been applied, or cannot be. The controller must know, and
+        sends the roles again.
         """
         self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
         """Awaited with the names of topics before this broker leads or follows their partitions."""
         self.replicas = replicas
         self.images = images
-        self._put_off = PutOff(node, log_manager, self._take_put_off)
+        self._delayed = DelayedRoles(node, log_manager, self._take_delayed)
         self._behind: set[asyncio.Future[None]] = set()
-        """Calls that continue in log dirs that hang."""
+        """Calls in log dirs that hang. They continue without being awaited."""
         self._node = node
         self._membership = membership
         self._store = store
@@ -102,7 +102,9 @@ class ReplicaManager:
     # ---- the controller's requests ----
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Lead or follow the partitions named; a full request also ends all others here."""
+        """Lead or follow the named partitions. A full request also ends all other roles of this
+        broker.
+        """
         async with self._one_at_a_time:
             refusal = self._refusal(request)
             if refusal == ErrorCode.NONE and self._is_late(request):
@@ -130,7 +132,7 @@ class ReplicaManager:
             return response
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop the given replicas, and delete their logs if the request says so."""
+        """Stop the named replicas, and delete their logs if the request says so."""
         async with self._one_at_a_time:
             refusal = self._refusal(request)
             if refusal != ErrorCode.NONE:
@@ -161,7 +163,7 @@ class ReplicaManager:
                 self._forget_if_deleted(topic)
             paths = self._log_manager.paths(deleted)
             deleting = asyncio.ensure_future(await self.replicas.delete(deleted))
-        # Outside the order of requests, and only while the log dir answers.
+        # This does not wait for other requests, and runs only while the log dir answers.
         if not await self._node.dirs.ended(deleting, paths):
             self._go_on_with(deleting)
             for place, answer in deleted.items():
@@ -177,7 +179,7 @@ class ReplicaManager:
         return StopReplicaResponse(partition_errors=rows)
 
     def _go_on_with(self, work: asyncio.Future[None]) -> None:
-        """Continue a call in a log dir that hangs, without waiting for it."""
+        """Let a call in a log dir that hangs continue, without waiting for it."""
 
         def ended(work: asyncio.Future[None]) -> None:
             self._behind.discard(work)
@@ -190,7 +192,9 @@ class ReplicaManager:
     async def _topic_ids(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, UUID | None]:
-        """The topic ids of logs; open logs need no disk. Those whose log dir hangs are missing."""
+        """The topic ids of logs. For open logs this needs no disk. Logs whose log dir hangs are
+        left out.
+        """
         found: dict[TopicPartition, UUID | None] = {}
         unknown: list[TopicPartition] = []
         for place in places:
@@ -218,7 +222,9 @@ class ReplicaManager:
         return self.replicas.gauges()
 
     def _refusal(self, request: ControlRequest) -> int:
-        """Why a request is refused; NONE if it is accepted, and then its epoch is stored."""
+        """The error if a request is refused. NONE if it is accepted; then its controller epoch is
+        stored.
+        """
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._is_stale(request):
@@ -227,9 +233,10 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _is_late(self, request: LeaderAndIsrRequest) -> bool:
-        """Whether a later request of the same controller was executed before: a broker that was
-        stalled reads its connections in any order. A full request would end the roles that began
-        since, also delayed ones, because it does not name them.
+        """Whether a later request of the same controller was executed before this one. That can
+        happen after a stall, because the broker reads its connections in any order. A late full
+        request would end the roles that have begun since, also delayed ones, because it does not
+        name them.
         """
         number = (request.controller_epoch, request.request_number)
         if request.request_number >= 0 and number < self._last_number:
@@ -238,8 +245,9 @@ class ReplicaManager:
         return False
 
     def _is_stale(self, request: ControlRequest) -> bool:
-        """Whether it is for an earlier registration of this broker: so is each that comes before
-        this process has registered, while ZooKeeper still has its predecessor's session.
+        """Whether a request is for an earlier registration of this broker. So is each request that
+        arrives before this process has registered, while ZooKeeper still has the session of the
+        earlier process.
         """
         mine = self._membership.broker_epoch
         return request.broker_epoch != NO_EPOCH and (mine < 0 or request.broker_epoch < mine)
@@ -260,7 +268,7 @@ class ReplicaManager:
         rows = []
         entry = self.replicas.entry(topic.topic_name, topic.topic_id)
         if not self._is_outdated(topic):
-            self._counts.tell(entry, topic.partition_count, topic.retired_from)
+            self._counts.apply(entry, topic.partition_count, topic.retired_from)
         entry.count_required = is_on(configs, COUNT_REQUIRED)
         entry.mirror = is_on(configs, MIRROR)
         entry.least_producer_id = least_producer_id(configs)
@@ -268,7 +276,7 @@ class ReplicaManager:
         stale = {
             state.partition_index
             for state in topic.partition_states
-            if self._put_off.epoch(
+            if self._delayed.epoch(
                 TopicPartition(topic.topic_name, state.partition_index), topic.topic_id
             )
             > state.leader_epoch
@@ -277,20 +285,20 @@ class ReplicaManager:
         late = await self.replicas.open_logs(entry, topic.topic_id, states, log_config)
         for state in topic.partition_states:
             code: int = ErrorCode.STALE_BROKER_EPOCH
-            said = Said(request, topic, state)
+            role = DelayedRole(request, topic, state)
             if state.partition_index in stale:
                 code = ErrorCode.STALE_CONTROLLER_EPOCH
             else:
-                self._put_off.drop([said.place])
-                if said.place in late:
+                self._delayed.drop([role.place])
+                if role.place in late:
                     code = ErrorCode.NONE
-                    self._put_off.add(said)
+                    self._delayed.add(role)
                 elif not self._is_stale(request):
                     code = self.replicas.take(entry, state, log_config)
             row = LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
-            taken = code == ErrorCode.NONE and said.place not in late
+            taken = code == ErrorCode.NONE and role.place not in late
             if code == ErrorCode.FENCED_LEADER_EPOCH or (taken and state.leader == NO_LEADER):
-                end = self.replicas.end_of(said.place)
+                end = self.replicas.end_of(role.place)
                 if end is not None:
                     row.latest_epoch, row.log_end_offset = end
             rows.append(row)
@@ -298,8 +306,9 @@ class ReplicaManager:
         return rows
 
     def _is_outdated(self, topic: LeaderAndIsrTopic) -> bool:
-        """Whether a later request was handled before: a broker that was stalled reads its
-        connections in any order, and each count begins with new leader epochs.
+        """Whether a later request for the topic was handled before this one. That can happen after
+        a stall, because the broker reads its connections in any order. Each new count comes with
+        new leader epochs.
         """
         return any(
             self._newest_epoch(
@@ -310,10 +319,10 @@ class ReplicaManager:
         )
 
     def _newest_epoch(self, place: TopicPartition, topic_id: UUID) -> int:
-        """The highest leader epoch that the controller named, also in a delayed role."""
+        """The highest leader epoch that the controller has sent, also in a delayed role."""
         known = self.replicas.hosted.get(place)
         taken = NO_EPOCH if known is None else known.leader_epoch
-        return max(taken, self._put_off.epoch(place, topic_id))
+        return max(taken, self._delayed.epoch(place, topic_id))
 
     def _stop_one(
         self,
@@ -322,28 +331,28 @@ class ReplicaManager:
         row: StopReplicaPartition,
         found: UUID | None,
     ) -> tuple[int, bool]:
-        """Stop one replica, whose log has the given topic id; returns the error code, and whether
+        """Stop one replica, whose log has the given topic id. Returns the error code, and whether
         to delete its log.
         """
         newest = self._newest_epoch(place, topic.topic_id)
         if row.leader_epoch not in (TOPIC_DELETED, NO_EPOCH) and row.leader_epoch < newest:
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if found is not None and topic.topic_id not in (ZERO_UUID, found):
-            # The log of another topic of that name; the requested one is gone.
+            # The log belongs to another topic of that name. The log of the requested topic is gone.
             return ErrorCode.NONE, False
-        self._put_off.drop([place])
+        self._delayed.drop([place])
         self.replicas.stop(place)
         return ErrorCode.NONE, row.delete_partition
 
     def _forget_if_deleted(self, topic: StopReplicaTopic) -> None:
-        """Remove the rest of a topic that the controller deletes."""
+        """Remove a topic that the controller deletes from the table."""
         if any(row.leader_epoch == TOPIC_DELETED for row in topic.partition_states):
             meant = None if topic.topic_id == ZERO_UUID else topic.topic_id.bytes
             self.replicas.forget_topic(topic.topic_name, meant)
 
     async def _stop_strays(self, request: LeaderAndIsrRequest, slices: Slices) -> None:
-        """Stop replicas that a full request does not name. Logs of deleted topics are deleted, all
-        others put aside: they may have the only copy of records.
+        """Stop replicas that a full request does not name. Logs of deleted topics are deleted. All
+        other logs are put aside, since they may have the only copy of records.
         """
         named = {
             TopicPartition(topic.topic_name, state.partition_index)
@@ -353,7 +362,7 @@ class ReplicaManager:
         strays = [place for place in self._log_manager.places() if place not in named]
         if not strays:
             return
-        self._put_off.drop(strays)
+        self._delayed.drop(strays)
         deleted = await self._node.run_blocking(lambda: read_deletions(self._store))
         places: dict[str, list[TopicPartition]] = {}
         for place in strays:
@@ -371,7 +380,7 @@ class ReplicaManager:
     async def _end_strays(
         self, path: str, strays: list[TopicPartition], deleted: Mapping[str, UUID]
     ) -> None:
-        """Stop those of one log dir, unless a newer request names them."""
+        """Stop the stray replicas of one log dir, unless a newer request names them."""
         slices = Slices()
         while len(found := await self._log_manager.topic_ids(strays)) < len(strays):
             await wait_for(self._node, path)
@@ -391,14 +400,14 @@ class ReplicaManager:
                 self._node.report(why)
             await slices.breathe()
 
-    async def _take_put_off(self, path: str) -> None:
-        """A log dir answers again: execute the delayed requests."""
+    async def _take_delayed(self, path: str) -> None:
+        """Execute the delayed requests for a log dir that answers again."""
         refused = False
         async with self._one_at_a_time:
-            for said in self._put_off.there(path):
-                request, topic, state = said
+            for role in self._delayed.in_log_dir(path):
+                request, topic, state = role
                 if self._refusal(request) != ErrorCode.NONE:
-                    self._put_off.drop([said.place])
+                    self._delayed.drop([role.place])
                     continue
                 one = LeaderAndIsrTopic(
                     topic_name=topic.topic_name,

@@ -1,8 +1,8 @@
-"""Throttles copying (KIP-73): the configured replicas are copied within a rate while they are
-behind. In-sync replicas are never throttled.
+"""Throttles followers (KIP-73): while the configured replicas are behind, they are copied at a
+limited rate. In-sync replicas are never throttled.
 
-The rate is a broker config that can change at run time, the replicas are a topic config; both are
-read every second. Without a rate nothing else happens.
+The rate is a dynamic setting of the broker, the replicas are a setting of the topic. Both are read
+every second. Without a rate nothing else happens.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReplicaThrottles:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, copies: Callable[[], Iterable[Followed]]) -> None:
-        """Follow the settings from now on; ``copies`` are the copied partitions."""
+        """Follow the settings from now on. ``copies`` returns the copied partitions."""
         self._copies = copies
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
@@ -64,7 +64,7 @@ class ReplicaThrottles:
         return self._rate != NO_RATE and self._is_named(followed)
 
     def received(self, fetcher: ReplicaFetcher, size_bytes: int) -> None:
-        """Count copied bytes of throttled replicas: those of this leader that are behind may have
+        """Count copied bytes of throttled replicas. Those of this leader that are behind may have
         to wait.
         """
         self._measured.record(self._now_ms(), size_bytes)

@@ -1,7 +1,6 @@
-"""The replicas on this broker: partitions that it leads, follows, stops and deletes, with their
-logs.
+"""The replicas on this broker and their logs: it leads, follows, stops and deletes them.
 
-replica_manager.py receives roles and their order; fetchers.py copies from leaders.
+replica_manager.py receives the roles and keeps their order; fetchers.py copies from leaders.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Replicas:
         fetchers: Lazy[Fetchers],
     ) -> None:
         self.on_leadership: list[OnLeadership] = []
-        """Called with partition, whether this broker leads it now, and its leader epoch."""
+        """Called with a partition, whether this broker leads it now, and its leader epoch."""
         self.hosted: dict[TopicPartition, Hosted] = {}
         self._node = node
         self._node_id = node.node_id
@@ -78,7 +77,7 @@ class Replicas:
         self._opened: dict[TopicPartition, Log | Exception] = {}
         """Logs that `open_logs` has opened for `take`, or their errors."""
         self._cutting: dict[TopicPartition, asyncio.Future[None]] = {}
-        """Logs that `drop_uncommitted` is truncating."""
+        """Partitions whose logs `drop_uncommitted` is truncating."""
 
     # ---- lookups ----
 
@@ -87,12 +86,12 @@ class Replicas:
         return [place for place, known in self.hosted.items() if known.leader == self._node_id]
 
     def find(self, place: TopicPartition) -> Partition | None:
-        """The partition in the table, with any leader."""
+        """The partition in the table, whichever broker leads it."""
         return self._table.partition(place.topic.encode(), place.partition)
 
     def entry(self, name: str, topic_id: UUID) -> TopicEntry:
-        """The table's entry of a topic, created if missing. An entry of another topic of that name
-        is removed.
+        """The table's entry of a topic, which is created if missing. An entry of another topic of
+        that name is removed.
         """
         entry = self._table.topic(name.encode())
         if entry is not None and entry.topic_id != topic_id.bytes:
@@ -125,9 +124,9 @@ class Replicas:
         states: Sequence[LeaderAndIsrPartition],
         config: LogConfig,
     ) -> set[TopicPartition]:
-        """Open or create the missing logs of these partitions, off the loop, and wait for repairs
-        of the others; then `take` does not wait for the disk. Returns those whose log dir hangs:
-        they cannot be taken yet.
+        """Open or create the missing logs of these partitions in threads, and wait for repairs of
+        the others. After that, `take` does not wait for the disk. Returns the partitions whose log
+        dir hangs: their roles cannot begin yet.
         """
         name = entry.name.decode()
         wanted: list[Wanted] = []
@@ -146,7 +145,7 @@ class Replicas:
         self._opened = {}
         if why is not None:
             self._opened |= dict.fromkeys((each.key for each in wanted), OSError(errno.EMFILE, why))
-            wanted = []  # those that are open already are taken
+            wanted = []  # partitions whose logs are open get their roles first
         async for each, opened in self._log_manager.open_logs(wanted, patient=False):
             if isinstance(opened, LogDirHangsError):
                 late.add(each.key)
@@ -164,15 +163,15 @@ class Replicas:
         return late
 
     async def _settle(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
-        """Stop copying, and wait until the log is no longer being truncated, if another leader or
-        epoch is requested; False if its log dir hangs.
+        """If another leader or epoch is requested, stop copying, and wait until the log is no
+        longer being truncated. Returns False if its log dir hangs.
         """
         known, fetchers = self.hosted.get(place), self._fetchers.made
         if known is not None and state.leader_epoch == known.leader_epoch:
             return True
         if fetchers is not None:
-            # Until the role is taken, which may be much later, an answer of the former leader could
-            # start a truncation that also removes what is appended in the new epoch.
+            # Until the role begins, which may be much later, a response of the former leader could
+            # start a truncation that also removes records appended in the new epoch.
             fetchers.stop(place)
         home = self._log_manager.home(place)
         paths = [] if home is None else [home.path]
@@ -184,10 +183,11 @@ class Replicas:
         return await self._node.dirs.ended(asyncio.ensure_future(fetchers.settle(place)), paths)
 
     async def _face_losses(self, place: TopicPartition, state: LeaderAndIsrPartition) -> bool:
-        """Prepare a log with lost records: a leader's log skips them, a follower's is truncated
-        before them. A last batch from a leader epoch that has not begun is damaged, and comes from
-        another replica: in a leader, followers would copy it, and could not copy what follows.
-        Errors are passed to `take`. False if its log dir hangs.
+        """Prepare a log with lost records: a leader's log skips them, a follower's log is truncated
+        before them. A last batch of a leader epoch that has not begun is damaged, and another
+        replica supplies it. If it stayed in the leader's log, followers would copy it, and could
+        not copy the batches after it. Errors are passed to `take`. Returns False if the log dir
+        hangs.
         """
         partition = self.find(place)
         log = self._opened.get(place)
@@ -216,7 +216,7 @@ class Replicas:
         return True
 
     def _refusal(self, place: TopicPartition, state: LeaderAndIsrPartition) -> int:
-        """Why a role is refused; NONE if it is accepted."""
+        """The error if a role is refused; NONE if it is accepted."""
         if self._node_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self.hosted.get(place)
@@ -227,8 +227,8 @@ class Replicas:
         return ErrorCode.NONE
 
     def take(self, entry: TopicEntry, state: LeaderAndIsrPartition, config: LogConfig) -> int:
-        """Lead or follow one partition, whose log `open_logs` has opened; returns an error code if
-        that fails. FENCED_LEADER_EPOCH: the log has later leader epochs than the role.
+        """Lead or follow one partition, whose log `open_logs` has opened. Returns an error code.
+        FENCED_LEADER_EPOCH: the log has later leader epochs than the role.
         """
         place = TopicPartition(entry.name.decode(), state.partition_index)
         opened = self._opened.pop(place, None)
@@ -271,12 +271,13 @@ class Replicas:
     def _is_ahead(
         self, partition: Partition, state: LeaderAndIsrPartition, *, begins: bool
     ) -> bool:
-        """Whether the log has later leader epochs than the role, so that the store was restored
-        from an older copy. In such a role a leader would append batches that hide the later epochs'
-        batches, and a follower would truncate them. LogError if the epoch can only be damage.
+        """Whether the log has later leader epochs than the role: then the coordination store was
+        restored from an older copy. In this role a leader would append batches that hide those of
+        the later epochs, and a follower would truncate them. Raises LogError if the epoch can only
+        be damage.
 
-        A leader that ``begins`` does not take its log's own epoch either: since it was elected,
-        nobody can have written in it.
+        A leader that ``begins`` also refuses the epoch of its log's last batch: nothing can have
+        been written in a new leader's epoch yet.
         """
         latest = partition.log.latest_epoch
         if state.leader == NO_LEADER or latest < state.leader_epoch:
@@ -286,7 +287,7 @@ class Replicas:
         return latest > state.leader_epoch or (begins and state.leader == self._node_id)
 
     def end_of(self, place: TopicPartition) -> tuple[int, int] | None:
-        """The latest leader epoch and the end of a replica's log; None if it has none."""
+        """The latest leader epoch and the log end offset of a replica. None if it has no log."""
         partition = self.find(place)
         if partition is None or partition.log is None:
             return None
@@ -300,8 +301,8 @@ class Replicas:
             self._fetchers().follow(place, partition, new.leader, new.leader_epoch)
 
     def _take_isr(self, place: TopicPartition, new: Hosted, known: Hosted) -> None:
-        """Apply a request with known leader, epoch and replicas: only the in-sync replicas may have
-        changed.
+        """Apply a request whose leader, leader epoch and replicas are known: only the in-sync
+        replicas may have changed.
         """
         if new.state_version <= known.state_version:
             return
@@ -311,8 +312,9 @@ class Replicas:
             partition.isr_applied(new.isr, new.state_version, new.leader_epoch)
 
     def _take_epoch(self, place: TopicPartition, partition_epoch: int) -> None:
-        """Apply the partition epoch. A controller with partition epochs may follow one without (or
-        the reverse, during an upgrade: then the known epoch stays).
+        """Apply the partition epoch. During an upgrade, a controller with partition epochs may
+        follow one without them, or the reverse. A request without one does not change the known
+        epoch.
         """
         partition = self.find(place)
         if partition is not None and partition_epoch != NO_EPOCH:
@@ -321,7 +323,9 @@ class Replicas:
     def _with_log(
         self, entry: TopicEntry, place: TopicPartition, opened: Log | Exception | None
     ) -> Partition:
-        """The partition with its log, existing or just opened; LogError, OSError if that failed."""
+        """The partition with its log, which was open or was just opened. Raises LogError or OSError
+        if that failed.
+        """
         if isinstance(opened, Exception):
             raise opened
         partition = self.find(place)
@@ -338,9 +342,9 @@ class Replicas:
         return partition
 
     async def drop_uncommitted(self, place: TopicPartition, offset: int) -> None:
-        """Lead a partition without the records from an offset on, which only this broker has:
-        waiting requests get an error, as at a change of leaders. Until the log is truncated it has
-        no leader, and a role in another epoch waits. Raises LogError, OSError.
+        """Drop the records of a led partition from an offset on, which only this broker has.
+        Waiting requests get an error, as after an election. Until the log is truncated the
+        partition has no leader, and a role in another epoch waits. Raises LogError or OSError.
         """
         partition = self.find(place)
         if partition is None or partition.replication is None or place in self._cutting:
@@ -373,8 +377,8 @@ class Replicas:
         self._tell(place, True, epoch)
 
     def fence(self) -> None:
-        """This broker's session is lost: others may lead its partitions, so it stops leading. The
-        controller's next request is accepted, also in known epochs.
+        """Stop leading, since this broker's session is lost and others may lead its partitions. The
+        controller's next request is accepted, even if its leader epochs are known.
         """
         for place, known in self.hosted.items():
             if known.leader == self._node_id:
@@ -387,8 +391,8 @@ class Replicas:
     # ---- the end of replicas ----
 
     def forget_topic(self, name: str, topic_id: bytes | None) -> None:
-        """A topic is deleted: stop its replicas. Their logs stay until a further request of the
-        controller.
+        """Stop the replicas of a deleted topic. Their logs stay until the controller requests their
+        deletion.
 
         Does nothing if the table has another topic of that name; without an id, any topic matches.
         """
@@ -401,7 +405,7 @@ class Replicas:
         self._table.remove_topic(name.encode())
 
     def stop(self, place: TopicPartition) -> None:
-        """Stop leading or following a partition; waiting requests get an error."""
+        """Stop leading or following a partition. Waiting requests get an error."""
         known = self.hosted.pop(place, None)
         self._fetchers().stop(place)
         partition = self.find(place)
@@ -413,14 +417,14 @@ class Replicas:
             self._tell(place, False, epoch)
 
     def fail(self, place: TopicPartition) -> None:
-        """A partition's log dir has failed: stop leading or following it."""
+        """Stop leading or following a partition whose log dir has failed."""
         self.stop(place)
         self._log_manager.fail(place)
 
     async def delete(self, places: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Delete logs. When this returns no log has a home here; its result completes when all are
-        closed: raises the first LogError or OSError. Their files are deleted a little later, since
-        large ones take time.
+        """Delete logs. When this returns, the logs have no log dir any more. The awaitable that it
+        returns completes when all logs are closed, and raises the first LogError or OSError. The
+        files are deleted a little later, since large ones take time.
         """
         return self._delete(await self._log_manager.take_away(places))
 
@@ -436,8 +440,8 @@ class Replicas:
 
 
 def _face(log: Log, most: int, doubted: bool, lacking: bool, leads: bool) -> None:
-    """What `_face_losses` does on the disk. A log that is ahead of its role's epoch stays whole: it
-    refuses the role, and may be the one that is furthest.
+    """The part of `_face_losses` that uses the disk. A log with later leader epochs than its role
+    is not truncated: it refuses the role, and may have the most records of all replicas.
     """
     if doubted:
         log.doubt_last_batch(most)

@@ -1,14 +1,15 @@
 """Restores damaged and lost parts of segments from another replica while the log is in use.
 
-The offsets of a part are fetched from the leader, or from another replica that has them committed
-in the same leader epoch. `Log.rewrite` writes them in place if they fit; `Log.refill` restores them
-if a sealed segment was truncated or is missing. Parts that no replica has are reported, and damaged
-ones are hidden from readers. One part is repaired at a time, and a partition is tried again after a
-pause that doubles.
+The records of a part are fetched from the leader, or from another replica that has them committed
+in the same leader epoch. `Log.rewrite` writes them in place if they fit. `Log.refill` restores them
+if a sealed segment was truncated or is missing. Parts that no replica has are reported; damaged
+parts are also hidden from readers. One part is repaired at a time. After a failure, a partition is
+tried again after a pause that doubles each time.
 
-Followers cannot copy past damage of their leader, which would stop the partition. So once every
-other replica has shown that it does not have a damaged part either, the leader drops it, with
-everything after it, if it is not committed; otherwise followers get an empty batch instead.
+Followers cannot copy past damage in their leader's log, so the partition would stop. Once every
+other replica has shown that it does not have the damaged part either, the leader resolves this: if
+the part is not committed, it truncates its log there; otherwise followers get an empty batch in its
+place.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ log = logging.getLogger("kstore.broker")
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 60.0
 LOOK_PAUSE_S = 1.0
-"""The pause between checks of followers that damage blocks. These checks send no requests."""
+"""The pause between checks for followers that damage blocks. These checks send no requests."""
 ASK_TIMEOUT_S = 30.0
 PIECE_BYTES = 1 << 20
 REFILL_BYTES = 8 << 20
 """Bytes of a lost part that are fetched before they are written."""
 LARGEST_PART_BYTES = 64 << 20
-"""Larger parts are left to the operator, because a part is in memory until it is written."""
+"""Larger parts are not repaired but reported to the operator, because a part is in memory until it
+is written.
+"""
 
 
 class _Tries:
@@ -64,12 +67,12 @@ class _Tries:
     def __init__(self) -> None:
         self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self.ask_s = 0.0
-        """Other replicas are not asked before this time."""
+        """The time before which no other replica is asked."""
         self.parts: list[Damage] = []
         self.since_ms = 0
-        """Since when exactly these damaged parts are known."""
+        """Since when these damaged parts, and no others, are known."""
         self.has_none: set[tuple[Damage, int]] = set()
-        """Part to the replicas that were asked and have no records in it."""
+        """Part to the replicas that were asked and do not have its records."""
         self.given_up: set[Damage] = set()
         """Parts that were reported as lost."""
 
@@ -99,12 +102,14 @@ class SegmentRepairs:
         self._closed = False
 
     def note(self, place: TopicPartition) -> None:
-        """A damaged or lost part of a partition was found."""
+        """Called when a damaged or lost part of a partition was found."""
         self._due.setdefault(place, self._tries_of(place).ask_s)
         self._wake()
 
     def note_role(self, place: TopicPartition) -> None:
-        """This broker now leads or follows a partition: other replicas may be asked."""
+        """Called when this broker begins to lead or follow a partition: other replicas can be
+        asked.
+        """
         if place in self._due:
             self._due[place] = self._tries_of(place).ask_s = self._node.loop.time()
             self._wake()
@@ -151,11 +156,11 @@ class SegmentRepairs:
                 del self._due[place]
 
     async def _repair(self, place: TopicPartition, tries: _Tries, *, asks: bool) -> bool:
-        """Try all damaged parts of a partition once; returns whether to try again."""
+        """Try to repair all damaged parts of a partition once. Returns whether to try again."""
         partition = self._replicas.find(place)
         known = self._replicas.hosted.get(place)
         if partition is None or partition.log is None or known is None:
-            return True  # its role will be set later
+            return True  # it has no role yet
         damaged: Log = partition.log
         if len(known.replicas) == 1:
             return False
@@ -163,7 +168,7 @@ class SegmentRepairs:
             await self._let_followers_on(place, partition, tries)
             self._due[place] = min(self._due[place], self._node.loop.time() + LOOK_PAUSE_S)
             if partition.log is not damaged:
-                return True  # it was stopped meanwhile
+                return True  # the replica was stopped meanwhile
         for damage in damaged.damaged_parts() if asks else ():
             why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
@@ -179,7 +184,7 @@ class SegmentRepairs:
     def _tell(
         self, place: TopicPartition, part: Damage | Loss, words: str, why: str | None
     ) -> None:
-        """Report why a part could not be restored, once for each reason; None: it was restored."""
+        """Report why a part could not be restored, once for each reason. None: it was restored."""
         if why is None:
             self._told.pop(part, None)
         elif self._told.get(part) != why:
@@ -187,7 +192,7 @@ class SegmentRepairs:
             log.warning("%s: %s can't be restored from another replica yet: %s", place, words, why)
 
     def _holds_up_followers(self, partition: Partition) -> bool:
-        """Whether this broker leads it, with damage that blocks followers."""
+        """Whether this broker leads the partition, and damage in its log blocks followers."""
         replication = partition.replication
         return replication is not None and any(
             (damage.first_offset, damage.next_offset) not in replication.lost_parts
@@ -197,7 +202,7 @@ class SegmentRepairs:
     async def _let_followers_on(
         self, place: TopicPartition, partition: Partition, tries: _Tries
     ) -> None:
-        """Give up parts that no other replica has."""
+        """Let followers continue after parts that no other replica has."""
         replication = partition.replication
         parts = partition.log.damaged_parts()
         if parts != tries.parts:
@@ -205,12 +210,13 @@ class SegmentRepairs:
             tries.has_none = {each for each in tries.has_none if each[0] in parts}
             tries.given_up.intersection_update(parts)
         if replication is None or partition.proposed_isr is not None:
-            return  # the controller may know more replicas than this broker
+            return  # the controller may know replicas that this broker does not
         ends: dict[int, int | None] = {}
         for node_id in partition.replicas:
             if node_id == self._node.node_id:
                 continue
-            # A follower's next fetch shows what it got before the damage was known.
+            # A follower's next fetch shows up to where it has copied, perhaps before the damage was
+            # known.
             follower = replication.follower(node_id)
             fetched = follower is not None and follower.last_fetch_ms > tries.since_ms
             ends[node_id] = follower.log_end_offset if follower is not None and fetched else None
@@ -218,7 +224,7 @@ class SegmentRepairs:
         offset = cut_at_damage(starts, partition.high_watermark, [*ends.values()])
         if offset is not None:
             await self._drop_uncommitted(place, partition, offset)
-            return  # it leads in a new epoch
+            return  # the broker leads in a new epoch
         for damage in parts:
             has_none = [(damage, node_id) in tries.has_none for node_id in ends]
             if damage.next_offset <= partition.high_watermark and nobody_has(
@@ -229,7 +235,9 @@ class SegmentRepairs:
     def _leave_committed(
         self, damaged: Log, replication: ReplicaState, damage: Damage, tries: _Tries
     ) -> None:
-        """Let followers continue after committed damage. The rest of it stays in the file."""
+        """Let followers continue after committed damage: they get an empty batch. The damaged bytes
+        stay in the file.
+        """
         lost = damage.first_offset, damage.next_offset
         if lost not in replication.lost_parts:
             replication.lost_parts = (*replication.lost_parts, lost)
@@ -264,7 +272,9 @@ class SegmentRepairs:
     async def _repair_part(
         self, place: TopicPartition, damaged: Log, known: Hosted, damage: Damage, tries: _Tries
     ) -> str | None:
-        """Restore one part from the first replica that has it; returns why none has, or None."""
+        """Restore one part from the first replica that has it. Returns None, or the reason if no
+        replica has it.
+        """
         if damage.size_bytes > LARGEST_PART_BYTES:
             return f"{damage.size_bytes} bytes are too many: the limit is {LARGEST_PART_BYTES}"
 
@@ -276,7 +286,7 @@ class SegmentRepairs:
                 )  # fmt: skip
             except KafkaError as problem:
                 if problem.code == ErrorCode.CORRUPT_MESSAGE:
-                    tries.has_none.add((damage, source))  # it is damaged there, too
+                    tries.has_none.add((damage, source))  # the part is damaged there, too
                 raise
             why = await self._in_thread(damaged.rewrite, damage, data)
             if why is not None and _has_no_records(data, damage):
@@ -292,8 +302,8 @@ class SegmentRepairs:
     async def _refill(
         self, place: TopicPartition, damaged: Log, known: Hosted, loss: Loss
     ) -> str | None:
-        """Restore a lost part from the replicas that have it, as far as each has; returns why some
-        of it is missing, or None.
+        """Restore a lost part from the replicas that have records of it. Returns None, or the
+        reason if some of it is still missing.
         """
 
         def left() -> Loss | None:
@@ -324,8 +334,8 @@ class SegmentRepairs:
         write_from: Callable[[int], Awaitable[str | None]],
         what: str,
     ) -> str | None:
-        """Write from the first replica that has the records, and report it; returns why none has,
-        or None.
+        """Write the records of the first replica that has them, and report it. Returns None, or the
+        reason if no replica has them.
         """
         problems = []
         for source in self._sources(known):
@@ -340,7 +350,7 @@ class SegmentRepairs:
         return "; ".join(problems) or "no other replica is alive"
 
     def _sources(self, known: Hosted) -> list[int]:
-        """The other live replicas: the leader first, then in-sync ones."""
+        """The other live replicas: the leader first, then the in-sync replicas."""
         living = {*self._metadata.image.brokers} - {self._node.node_id}
         alive = {*known.replicas, known.leader} & living
         return sorted(alive, key=lambda i: (i != known.leader, i not in known.isr, i))
@@ -357,9 +367,9 @@ class SegmentRepairs:
         self, source: int, place: TopicPartition, damaged: Log, known: Hosted,
         first_offset: int, next_offset: int, most_bytes: int, *, whole: bool,
     ) -> bytes:  # fmt: skip
-        """Another replica's committed batches for these offsets, from the first on, with at most
-        one piece more than ``most_bytes``. ``whole``: nothing if only some of the offsets are
-        committed there. NetworkError if it has none of them. Raises KafkaError.
+        """Committed batches of another replica for these offsets, from the first offset on, with at
+        most one piece more than ``most_bytes``. ``whole``: no batches if only some of the offsets
+        are committed there. Raises NetworkError if it has none of them, and KafkaError.
         """
         found = bytearray()
         offset = first_offset

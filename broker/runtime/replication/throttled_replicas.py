@@ -1,6 +1,5 @@
-"""The settings of the replication throttle (KIP-73): rates for leaders and for followers, which are
-broker configs that can change at run time, and the replicas that they apply to, which are topic
-configs.
+"""The settings of the replication throttle (KIP-73). The rates for leaders and followers are
+dynamic settings of brokers. The replicas that they apply to are settings of topics.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NO_RATE = -1
 
 
 class ThrottledReplicas:
-    """The settings of one side, which is "leader" or "follower"."""
+    """The settings for one side: "leader" or "follower"."""
 
     def __init__(
         self, side: str, node: Node, configs: DynamicConfigs, metadata: MetadataCache

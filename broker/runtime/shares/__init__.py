@@ -1,4 +1,4 @@
-"""Kafka's ShareCoordinator on the loop, its log, the Persister that sends requests to it, and the
+"""Kafka's ShareCoordinator, its log, the Persister that sends requests to it, and the
 share-partitions that this broker leads. broker.state.shares and kstore._fast.shares make the
 decisions.
 

@@ -1,9 +1,9 @@
-"""The Persister of a broker: it finds the coordinator of a share-partition and sends requests to
-it, with many share-partitions of a group in one request. If this broker is the coordinator, no
+"""The Persister of a broker. It finds the coordinator of a share-partition and sends requests to
+it. One request can have many share-partitions of a group. If this broker is the coordinator, no
 request is sent.
 
-If the coordinator moves or is loading, this looks for it again and tries again, for some seconds.
-All requests are safe to repeat.
+If the coordinator moves or is loading, this finds it again and retries for some seconds. All
+requests are safe to repeat.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 """The timeout of one request."""
 PATIENCE_S = 15.0
-"""The time for all attempts, about as long as Kafka's five take."""
+"""The time for all attempts: about as long as Kafka's five attempts take."""
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 AGAIN = frozenset(
@@ -95,7 +95,7 @@ Batches = PeerBatches[_Question, Any]
 
 
 class CoordinatorPersister(Persister):
-    """The Persister that asks coordinators; see persister.py."""
+    """The Persister that sends requests to coordinators. See persister.py."""
 
     def __init__(self, node: Node, coordinator: Lazy[ShareCoordinator], peers: Lazy[Peers]) -> None:
         self._node = node
@@ -136,12 +136,12 @@ class CoordinatorPersister(Persister):
         await self._ask(WRITE, _Question(key, row), lambda here: here.write(key, change), _nothing)
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
-        """See Persister. It needs no task and no turn of the loop if this broker is the coordinator
-        and its log accepts the record at once.
+        """See Persister. If this broker is the coordinator and its log accepts the record at once,
+        this needs no task and no turn of the loop.
         """
         try:
             told = self._coordinator().begin_write(key, change)
-        except KafkaError:  # it is on another broker, or loading; a refusal would be repeated
+        except KafkaError:  # it is on another broker, or is loading
             return self.write(key, change)
         return None if told is None else self._settled(told, key, change)
 
@@ -182,7 +182,7 @@ class CoordinatorPersister(Persister):
         here: Callable[[ShareCoordinator], Awaitable[T]],
         result_of: Callable[[Any], T],
     ) -> T:
-        """The answer of the coordinator, on whichever broker it is; KafkaError."""
+        """The coordinator's answer, on whichever broker it is. Raises KafkaError."""
         deadline = self._node.loop.time() + PATIENCE_S
         pause_s = FIRST_PAUSE_S
         while True:
@@ -202,7 +202,7 @@ class CoordinatorPersister(Persister):
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _ask_peer(self, node_id: int, kind: _Kind, question: _Question) -> Any:
-        """The answer's row; each request has one group and one kind."""
+        """The row of a broker's response. Each request has one group and one kind of question."""
         place = (kind, question.key.group_id)
         batches = self._batches.get(place)
         if batches is None:
@@ -245,7 +245,7 @@ def _answers(response: Any) -> list[PartitionResult | ReadResult | SummaryResult
 
 
 def _nothing(row: PartitionResult) -> None:
-    """Convert an answer without a result."""
+    """The result of a row without data."""
 
 
 def _state_of(row: ReadResult) -> ShareState:

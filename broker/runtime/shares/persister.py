@@ -20,7 +20,7 @@ __all__ = ["Persister"]
 
 
 class Persister(Protocol):
-    """The state of share-partitions, wherever its coordinators are (KIP-932).
+    """The stored state of share-partitions, on whichever brokers their coordinators are (KIP-932).
 
     Use ``asyncio.gather`` for many share-partitions: those with the same coordinator are sent in
     few requests. All methods raise KafkaError: FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH (a newer
@@ -29,26 +29,26 @@ class Persister(Protocol):
     """
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Initialize the state, or reset it with a state epoch that is not lower; ``start_offset``
-        may be NO_OFFSET.
+        """Initialize the state, or reset it. The state epoch must not be lower than the stored one.
+        ``start_offset`` may be NO_OFFSET.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """Return the state to the leader of this epoch; leaders of lower epochs are fenced from now
-        on.
+        """Read the state for the leader of this epoch. From now on, leaders of lower epochs are
+        fenced.
         """
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
-        """Write a change; it is durable when this returns."""
+        """Write a change. It is durable when this returns."""
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
         """Begin a `write`; None if it is already durable."""
         return self.write(key, change)
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Delete the state; it is no error if there is none."""
+        """Delete the state. It is no error if there is none."""
 
     async def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareSummary:
-        """Return its progress; without a state, a summary with NO_OFFSET. ``leader_epoch`` may be
+        """Read the progress. Without a state, the summary has NO_OFFSET. ``leader_epoch`` may be
         NO_EPOCH.
         """

@@ -1,8 +1,9 @@
-"""Runs the share shards: one per partition of __share_group_state, loaded from its log, driven by
-the requests of brokers and by the clock (Kafka's ShareCoordinatorService).
+"""Runs the share shards (Kafka's ShareCoordinatorService). There is one per partition of
+__share_group_state. It is loaded from the partition's log, and driven by requests of brokers and by
+the clock.
 
-broker/state makes the decisions. This file appends and applies their records, and periodically
-deletes superseded records from the logs.
+broker/state makes the decisions. This file appends and applies the records of a decision, and
+periodically deletes superseded records from the logs.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ShareStatePartition(CoordinatorPartition):
         self._coordinator = coordinator
         self.shard = coordinator.new_shard()
         self.pruned_below: int | None = None
-        """The offset below which records were last deleted here."""
+        """The offset below which records of this log were last deleted."""
 
     async def replay_log(self) -> None:
         """Apply every record of the log."""
@@ -82,10 +83,10 @@ class ShareStatePartition(CoordinatorPartition):
                 self.shard.replay(ShareRecord(key, value), record.offset)
 
     def take(self, records: Sequence[ShareRecord]) -> None:
-        """Append and apply decided records, in one batch if they are not large. KafkaError if they
-        cannot be appended: then the batch has changed nothing.
+        """Append and apply the records of a decision, in one batch unless they are large. Raises
+        KafkaError if a batch cannot be appended; then that batch has changed nothing.
         """
-        self.check()  # not if it was unloaded and is led again meanwhile
+        self.check()  # fails if it was unloaded meanwhile, also if this broker leads it again
         encoded = [
             (
                 item,
@@ -102,20 +103,20 @@ class ShareStatePartition(CoordinatorPartition):
 
 
 class ShareCoordinator(Coordinator[ShareStatePartition]):
-    """All partitions of __share_group_state of this broker. It is a Persister for the
-    share-partitions in them: its methods are those of persister.py.
+    """The partitions of __share_group_state that this broker serves. It has the methods of a
+    Persister (persister.py) for the share-partitions in them.
     """
 
     def __init__(self, node: Node, topic: CoordinatorTopic, writer: PartitionWriter) -> None:
         super().__init__(topic, writer, lambda place: ShareStatePartition(self, place))
         self.now_ms = node.now_ms
         self.write_us = Distribution()
-        """How long writes of share-partitions' states took until they were durable."""
+        """How long writes of states took until they were durable."""
         self._node = node
         self._config = node.config
 
     def new_shard(self) -> ShareShard:
-        """An empty shard with the settings."""
+        """An empty shard with the current settings."""
         config = self._config
         return ShareShard(
             config["share.coordinator.snapshot.update.records.per.snapshot"],
@@ -123,7 +124,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         )
 
     def begin(self) -> None:
-        """Share groups exist: periodically delete superseded records."""
+        """Called when share groups exist: begins to delete superseded records periodically."""
         prune_ms = self._config["share.coordinator.state.topic.prune.interval.ms"]
         cold_ms = self._config["share.coordinator.cold.partition.snapshot.interval.ms"]
         self._every(cold_ms / 1000, self.snapshot_cold)
@@ -167,8 +168,8 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         self._written(began_ns)
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> asyncio.Future[int] | None:
-        """Begin a write: its record is appended when this returns. None if it is durable, else an
-        awaitable of that.
+        """Begin a write. Its record is appended when this returns. Returns None if it is durable
+        already, else an awaitable that completes when it is.
         """
         began_ns = perf_counter_ns()
         partition = self._partition(key)
@@ -197,7 +198,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         return summary
 
     def forget_topic(self, topic_id: UUID) -> None:
-        """A topic was deleted: delete its share-partitions."""
+        """Delete the share-partitions of a deleted topic."""
         self.spawn(self._forget_topic(topic_id))
 
     async def _forget_topic(self, topic_id: UUID) -> None:
@@ -222,8 +223,8 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         key: SharePartitionKey,
         decided: ShareRecord | Refusal | None,
     ) -> Awaitable[None]:
-        """Append a decision in this turn of the loop. The result completes when the decision, and
-        all that it depends on, is durable. KafkaError as in `_append`.
+        """Append a decision in this turn of the loop. The result completes when the decision and
+        all decisions that it depends on are durable. Raises KafkaError as `_append` does.
         """
         self._append(partition, key, decided)
         return partition.writer.committed(partition.place, self._timeout_s)
@@ -234,7 +235,9 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         key: SharePartitionKey,
         decided: ShareRecord | Refusal | None,
     ) -> None:
-        """Append a decision; KafkaError for a refusal, and if the topic has no such partition."""
+        """Append a decision. Raises KafkaError if the decision is an error, or if the topic has no
+        such partition.
+        """
         if isinstance(decided, Refusal):
             raise error_for(decided.error_code, decided.message)
         topic = self.topic.image.topic_by_id(key.topic_id)
@@ -263,7 +266,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         keys: Sequence[SharePartitionKey],
         decide: Callable[[SharePartitionKey], ShareRecord | None],
     ) -> None:
-        """Decide about each key, and append some records at a time, with turns for requests in
+        """Make a decision for each key, and append some records at a time. Requests run in
         between.
         """
         slices = Slices()
@@ -287,8 +290,8 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         offset, log = partition.shard.redundant_below(), partition.log
         if offset <= log.log_start_offset:
             return
-        # A snapshot may not be in the log yet, or not on the disk: until then the records before it
-        # are needed.
+        # A snapshot may not be in the log yet, or not on the disk. Until it is, the records before
+        # it are needed.
         await partition.writer.committed(partition.place, self._timeout_s)
         served = partition.writer.partition(partition.place)
         if partition.error_code != ErrorCode.NONE or served is None or served.log is not log:
@@ -304,7 +307,7 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         return timeout_ms / 1000
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Run it periodically; a failure is reported, and it runs again at the next time."""
+        """Run ``work`` periodically. A failure is reported, and does not stop later runs."""
 
         async def again() -> None:
             while True:

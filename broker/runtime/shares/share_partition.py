@@ -1,5 +1,5 @@
-"""One share-partition on the leader of its partition (Kafka's SharePartition): its state is read on
-first use, its changes are stored before they take effect, and its locks expire.
+"""One share-partition on the leader of its partition (Kafka's SharePartition). Its state is read on
+first use. Changes take effect once they are stored. Its locks expire.
 
 kstore._fast.shares.in_flight decides which member acquires what.
 """
@@ -36,15 +36,15 @@ __all__ = ["AcknowledgedRange", "Acquired", "SharePartition", "Wanted", "now_us"
 
 T = TypeVar("T")
 AcknowledgedRange = tuple[int, int, bytes]
-"""First and last offset, and the type for all, or one for each."""
+"""First offset, last offset, and the acknowledge types: one for all offsets, or one for each."""
 FENCED = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""The state has a newer epoch: the client gets this error and looks for the leader."""
+"""Errors for a newer epoch in the stored state; the client gets this one and finds the leader."""
 LEAST_READ_BYTES = 16 * 1024
 MOST_TRIES = 16
-"""The limit of reads in one fetch that find only archived records, of aborted transactions."""
+"""The limit of reads in one fetch that find only records of aborted transactions."""
 
 
 class Looks(Protocol):
@@ -65,7 +65,7 @@ class Wanted(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """The acquired records: whole batches, and which of their records are the member's."""
+    """Acquired records: whole batches, and which of their records the member has acquired."""
 
     records: bytes
     rows: list[tuple[int, int, int]]
@@ -87,35 +87,35 @@ class SharePartition:
         partition: Partition,
         persister: Persister,
         limits: Callable[[], ShareLimits],
-        on_kept: Callable[[SharePartition], object],
+        on_stored: Callable[[SharePartition], object],
         of_all: ShareFigures,
     ) -> None:
-        """``on_kept`` is called when all changes are stored."""
+        """``on_stored`` is called when all changes are stored."""
         self.key = key
         self.figures = PartitionFigures()
         self.partition = partition
         self.leader_epoch: int = partition.leader_epoch
         self.closed = False
-        """It is no longer valid: another leader, another state, or no topic."""
+        """Whether it is no longer valid: another leader, another state, or no topic."""
         self.records: InFlightRecords | None = None
-        """None until it is loaded."""
+        """None until the state is loaded."""
         self._node = node
         self._persister = persister
         self._limits = limits
-        self._on_kept = on_kept
+        self._on_stored = on_stored
         self._of_all = of_all
         self._state_epoch = 0
         self._loading: asyncio.Task[None] | None = None
         self._reading = False
         self._token = 1
-        self._unkept: list[asyncio.Future[int]] = []
+        self._unstored: list[asyncio.Future[int]] = []
         self._dirty = False
-        self._keeping: asyncio.Task[None] | asyncio.Handle | None = None
+        self._storing: asyncio.Task[None] | asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0
         self._waiters: dict[asyncio.Future[bool], bool] = {}
         self._next: asyncio.Future[bool] | None = None
-        """The waiter that was woken and has not looked yet: available records are for it."""
+        """The waiter that was woken and has not acquired yet: available records are for it."""
         self._wait: PartitionWait | None = None
         self._bytes_per_record = 200.0
 
@@ -133,7 +133,9 @@ class SharePartition:
         )
 
     async def load(self, looks: Callable[[], Looks]) -> None:
-        """Read the state, once for all that wait for it. KafkaError if it is unavailable."""
+        """Read the state, once for all callers that wait for it. KafkaError if it is
+        unavailable.
+        """
         if self.records is None:
             if self._loading is None:
                 self._loading = self._node.loop.create_task(self._load(looks))
@@ -147,7 +149,7 @@ class SharePartition:
         is_new = start == NO_OFFSET
         if is_new:
             start = await self._first_offset(looks)
-            # A group that begins at the end must not lose records that arrive now.
+            # A group that begins at the log end offset must not lose records that arrive now.
             await self._persister.write(self.key, self._change(start))
         if not self.is_led:
             raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -156,7 +158,7 @@ class SharePartition:
         self.records.set_log_start(self.partition.log_start_offset)
 
     async def _first_offset(self, looks: Callable[[], Looks]) -> int:
-        """The start offset of a group without one (share.auto.offset.reset)."""
+        """The start offset for a group that has none yet (share.auto.offset.reset)."""
         limits, partition = self._limits(), self.partition
         if limits.reset_ms == EARLIEST:
             return partition.log_start_offset
@@ -175,12 +177,12 @@ class SharePartition:
         return partition.high_watermark
 
     @property
-    def is_kept(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether all changes are stored."""
-        return not self._dirty and self._keeping is None
+        return not self._dirty and self._storing is None
 
     def close(self) -> None:
-        """Close it: from now on another broker serves its records, or none."""
+        """Close the share-partition: this broker serves its records no longer."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -194,7 +196,7 @@ class SharePartition:
         return partition.last_stable_offset if limits.committed else partition.high_watermark
 
     def can_acquire(self, waiter: asyncio.Future[bool] | None = None) -> bool:
-        """Whether there are records to acquire, and no other waiter has its turn."""
+        """Whether there are records to acquire that are not for another waiter."""
         records = self.records
         if records is None or self._reading or self._next not in (None, waiter):
             return False
@@ -207,7 +209,7 @@ class SharePartition:
         return offset <= records.end_offset or records.count() < limits.max_record_locks
 
     def available_bytes(self, enough: int) -> int:
-        """How many bytes may be available to acquire, at most about ``enough``."""
+        """About how many bytes can be acquired, counted up to about ``enough``."""
         assert self.records is not None
         offset, end = self.records.next_fetch_offset(), self._limit_offset(self._limits())
         try:
@@ -219,7 +221,7 @@ class SharePartition:
     async def acquire(
         self, wanted: Wanted, waiter: asyncio.Future[bool] | None = None
     ) -> Acquired | None:
-        """Acquire records for a member; None if there are none. ``waiter``: the one woken."""
+        """Acquire records for a member; None if there are none. ``waiter``: its woken waiter."""
         records = self.records
         if records is None or not self.can_acquire(waiter):
             return None
@@ -241,10 +243,10 @@ class SharePartition:
             self._reading = False
             self.figures.lock_ended(began_us, now_us())
             if acquired is not None:
-                self.wake()  # there may be more, for the next waiter
+                self.wake()  # there may be more records for the next waiter
 
     async def _read(self, offset: int, wanted: Wanted) -> tuple[bytes, ShareLimits]:
-        """Read whole batches with about as many records as are wanted."""
+        """Read whole batches with about as many records as the member requests."""
         limits = self._limits()
         size = max(LEAST_READ_BYTES, int(wanted.max_records * self._bytes_per_record * 1.25))
         size = max(1, min(size, wanted.max_bytes))
@@ -302,7 +304,7 @@ class SharePartition:
         self, owner: int, batches: Sequence[AcknowledgedRange]
     ) -> int | asyncio.Future[int]:
         """Acknowledge ranges, ascending and disjoint. Returns an error code, at once or when they
-        are stored. The decision never covers records that are acquired later.
+        are stored. Does not apply to records that are acquired later.
         """
         records = self.records
         if records is None or not self.is_led:
@@ -319,16 +321,16 @@ class SharePartition:
         if not any(types.strip(b"\4") for _, _, types in batches):
             return ErrorCode.NONE
         done: asyncio.Future[int] = self._node.loop.create_future()
-        self._unkept.append(done)
-        self._keep()
+        self._unstored.append(done)
+        self._store()
         return done
 
     def release(self, owner: int) -> None:
-        """Release the records that a member has acquired: its session has ended."""
+        """Release the records of a member whose session has ended."""
         if self.records is not None and not self.closed:
             limits = self._limits()
             if self.records.release(owner, self._token, max_deliveries=limits.max_deliveries):
-                self._keep()
+                self._store()
 
     # ---- storing ----
 
@@ -337,51 +339,51 @@ class SharePartition:
     ) -> ShareWrite:
         return ShareWrite(self._state_epoch, self.leader_epoch, start, complete, batches)
 
-    def _keep(self) -> None:
-        """Store the changes of a token: one write at a time, of all changes since the last one,
-        including all of this turn of the loop.
+    def _store(self) -> None:
+        """Store all changes since the last write. There is one write at a time; one that begins now
+        has all changes of this turn of the loop.
         """
         self._dirty = True
-        if self._keeping is None:
-            self._keeping = self._node.loop.call_soon(self._keep_now)
+        if self._storing is None:
+            self._storing = self._node.loop.call_soon(self._store_now)
 
-    def _keep_now(self) -> None:
+    def _store_now(self) -> None:
         """Write the changes. A task is created only if they become durable later."""
-        self._keeping = None
-        token, waiting, begun, error = self._begin_keeping()
+        self._storing = None
+        token, waiting, begun, error = self._begin_storing()
         if begun is not None:
-            self._keeping = self._node.loop.create_task(self._keep_later(token, waiting, begun))
+            self._storing = self._node.loop.create_task(self._store_later(token, waiting, begun))
             return
-        self._kept(token, waiting, error)
-        self._on_kept(self)
+        self._stored(token, waiting, error)
+        self._on_stored(self)
 
-    async def _keep_later(
+    async def _store_later(
         self, token: int, waiting: list[asyncio.Future[int]], begun: Awaitable[None]
     ) -> None:
-        """Wait until they are durable, then for the changes that came meanwhile."""
+        """Wait until the changes are durable, then store those that came meanwhile."""
         try:
             later: Awaitable[None] | None = begun
             error = 0
             while True:
                 if later is not None:
                     error = await _error_of(later)
-                self._kept(token, waiting, error)
+                self._stored(token, waiting, error)
                 if not self._dirty:
                     break
-                token, waiting, later, error = self._begin_keeping()
+                token, waiting, later, error = self._begin_storing()
         finally:
-            self._keeping = None
-        self._on_kept(self)
+            self._storing = None
+        self._on_stored(self)
 
-    def _begin_keeping(
+    def _begin_storing(
         self,
     ) -> tuple[int, list[asyncio.Future[int]], Awaitable[None] | None, int]:
-        """A token, its waiters, and what else must be awaited; or an error code."""
+        """Begin a write: its token, its waiters, and what must be awaited; or an error code."""
         records = self.records
         assert records is not None
         self._dirty = False
         token, self._token = self._token, self._token + 1
-        waiting, self._unkept = self._unkept, []
+        waiting, self._unstored = self._unstored, []
         if not self.is_led:
             return token, waiting, None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         start = records.start_after(token)
@@ -389,8 +391,8 @@ class SharePartition:
         change = self._change(start, records.complete_after(token), batches)
         return token, waiting, self._persister.begin_write(self.key, change), ErrorCode.NONE
 
-    def _kept(self, token: int, waiting: list[asyncio.Future[int]], error: int) -> None:
-        """The changes of a token are durable, or never will be."""
+    def _stored(self, token: int, waiting: list[asyncio.Future[int]], error: int) -> None:
+        """Called when the changes of a token are durable, or never will be."""
         records = self.records
         assert records is not None
         if error:
@@ -416,7 +418,7 @@ class SharePartition:
         return int(self._node.loop.time() * 1000)
 
     def _watch_locks(self, deadline: int) -> None:
-        """Check the locks when one may expire."""
+        """Check the locks when the next one may expire."""
         if deadline < 0 or self.closed:
             return
         if self._timer is not None:
@@ -436,21 +438,21 @@ class SharePartition:
         if ended:
             self.figures.lock_timeouts += ended
             self._of_all.lock_timeouts += ended
-            self._keep()
+            self._store()
         self._watch_locks(records.next_deadline())
 
     # ---- waiting ----
 
     def wait(self, waiter: asyncio.Future[bool], *, needs_more: bool) -> None:
         """Complete the waiter with True when there may be records to acquire. ``needs_more``: one
-        record may be too little, so the next waiter is woken as well.
+        record may not be enough for it, so the next waiter is woken as well.
         """
         self._waiters[waiter] = needs_more
         if self._wait is None and not self.closed:
             self._wait = PartitionWait(self.partition, self.wake)
 
     def end_wait(self, waiter: asyncio.Future[bool]) -> None:
-        """The waiter has looked, or no longer waits. The next one gets what it left."""
+        """Called when the waiter has acquired, or no longer waits. The next one gets the rest."""
         self._waiters.pop(waiter, None)
         is_next = self._next is waiter
         if is_next:
@@ -461,13 +463,13 @@ class SharePartition:
             self.wake()
 
     def wake(self) -> None:
-        """Wake the first waiter if there are records; wake all if the leader has changed."""
+        """Wake the first waiter if there are records, or all waiters if the leader has changed."""
         if self._waiters and not self.is_led:
             self._wake_all()
         while self._waiters and self._next is None and self.can_acquire():
             waiter = next(iter(self._waiters))
             needs_more = self._waiters.pop(waiter)
-            if not waiter.done():  # another share-partition woke it, or its time is over
+            if not waiter.done():  # another share-partition woke it, or its timeout is over
                 waiter.set_result(True)
                 if not needs_more:
                     self._next = waiter
@@ -490,7 +492,7 @@ def now_us() -> int:
 
 
 async def _error_of(writing: Awaitable[None]) -> int:
-    """The client's error for the result of a write."""
+    """The error code for the client after a write."""
     try:
         await writing
     except KafkaError as problem:

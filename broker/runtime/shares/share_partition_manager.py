@@ -42,7 +42,7 @@ __all__ = ["FetchLimits", "Fetched", "SharePartitionManager"]
 
 MAX_SESSIONS = "group.share.max.share.sessions"
 MOST_LIMITS = 1000
-"""How many groups' settings are cached as limits."""
+"""The limit of cached ShareLimits."""
 
 
 class FetchLimits(NamedTuple):
@@ -64,7 +64,9 @@ class Fetched(NamedTuple):
 
 
 class SharePartitionManager:
-    """Created at the first ShareFetch."""
+    """The share-partitions and share sessions of one broker. It is created at the first
+    ShareFetch.
+    """
 
     def __init__(
         self,
@@ -85,10 +87,10 @@ class SharePartitionManager:
         self._looks = looks
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._limits: dict[int, tuple[Mapping[str, Any], ShareLimits]] = {}
-        """Cached limits, keyed by the settings object, which is replaced at a change."""
+        """Cached limits. The key is the settings object, which a change replaces."""
 
     def limits(self, group_id: str) -> ShareLimits:
-        """A group's settings. Cheap: call it at each use."""
+        """A group's settings. They are cached, so call this at each use."""
         configs = self._configs.group(group_id)
         known = self._limits.get(id(configs))
         if known is None:
@@ -108,7 +110,7 @@ class SharePartitionManager:
     def begin(
         self, group_id: str, member_id: str, epoch: int, connection: Connection | None
     ) -> ShareSession[Connection | None] | int:
-        """The session of a request with an epoch; the initial epoch opens one. Or an error code."""
+        """The session of a request, or an error code. The initial epoch opens a session."""
         if epoch != INITIAL_EPOCH:
             return self.sessions.take(group_id, member_id, epoch)
         self.end_session(group_id, member_id)
@@ -132,10 +134,10 @@ class SharePartitionManager:
             self.end_session(session.group_id, session.member_id)
 
     def _drop_if_unused(self, found: SharePartition) -> None:
-        """Drop a partition of a group without sessions: its offsets may be set or deleted before
-        the next session, which reads the state again.
+        """Drop a share-partition whose group has no sessions. The next session reads the state
+        again, since offsets may be set or deleted before it.
         """
-        if found.is_kept and not self.sessions.has(found.key.group_id):
+        if found.is_stored and not self.sessions.has(found.key.group_id):
             found.close()
             if self._partitions.get(found.key) is found:
                 del self._partitions[found.key]
@@ -150,7 +152,7 @@ class SharePartitionManager:
         return entry.partitions[place.partition]
 
     def _find(self, group_id: str, place: TopicIdPartition) -> SharePartition | None:
-        """The share-partition, if it is loaded in this leader epoch."""
+        """The share-partition if it is loaded in the current leader epoch."""
         key = SharePartitionKey(group_id, place.topic_id, place.partition)
         found = self._partitions.get(key)
         if found is not None and not found.is_led:
@@ -160,7 +162,7 @@ class SharePartitionManager:
         return found
 
     async def _open(self, group_id: str, place: TopicIdPartition) -> SharePartition | int:
-        """The share-partition, read if it is not loaded; or an error code."""
+        """The share-partition, which is loaded if necessary; or an error code."""
         found = self._find(group_id, place)
         if found is None:
             partition = self.partition(place)
@@ -195,7 +197,7 @@ class SharePartitionManager:
         places: Iterable[TopicIdPartition],
         limits: FetchLimits,
     ) -> dict[TopicIdPartition, Fetched]:
-        """Acquire records of partitions for a member, and wait if there are none. The answer has
+        """Acquire records of partitions for a member, and wait if there are none. The result has
         only partitions with records or errors.
         """
         asked, began_us = list(places), now_us()
@@ -224,7 +226,7 @@ class SharePartitionManager:
                 errors: dict[TopicIdPartition, Fetched] = {}
                 opened = self._opened(session.group_id, asked)
                 if opened is None:
-                    if waiter is not None:  # another waiter may take its records during the reads
+                    if waiter is not None:  # another one may acquire them during the reads
                         _end_waits(waiter, asked_of)
                     opened, errors = await self._open_all(session.group_id, asked)
                 last = loop.time() >= ends
@@ -247,7 +249,7 @@ class SharePartitionManager:
     def _opened(
         self, group_id: str, asked: Sequence[TopicIdPartition]
     ) -> dict[TopicIdPartition, SharePartition] | None:
-        """The share-partitions; None if one is not loaded."""
+        """The share-partitions, or None if one of them is not loaded."""
         opened: dict[TopicIdPartition, SharePartition] = {}
         for place in asked:
             found = self._find(group_id, place)
@@ -259,8 +261,8 @@ class SharePartitionManager:
     async def _open_all(
         self, group_id: str, asked: Sequence[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, SharePartition], dict[TopicIdPartition, Fetched]]:
-        """As _opened, but missing ones are read, all at the same time; with the errors of those
-        that cannot be read.
+        """As `_opened`, but loads the missing ones, all at the same time. Also returns the errors
+        of those that cannot be loaded.
         """
         results = await asyncio.gather(*(self._open(group_id, place) for place in asked))
         opened: dict[TopicIdPartition, SharePartition] = {}
@@ -298,7 +300,7 @@ class SharePartitionManager:
             if records <= 0 or max_bytes <= 0:
                 break
         if self.sessions.get(session.group_id, session.member_id) is not session:
-            for place in answer:  # it ended during a read from disk
+            for place in answer:  # the session ended during a read from the disk
                 opened[place].release(session.owner)
         return answer
 
@@ -306,7 +308,7 @@ class SharePartitionManager:
         return sum(found.available_bytes(limits.min_bytes) for found in ready) >= limits.min_bytes
 
     async def _wait(self, waiter: asyncio.Future[bool], timeout_s: float) -> bool:
-        """Wait; returns whether there may be records to acquire, or False at the timeout."""
+        """Wait. Returns True if there may be records to acquire, False at the timeout."""
         timer = self._node.loop.call_later(max(0.0, timeout_s), _give_up, waiter)
         self.waiting += 1
         try:
@@ -322,8 +324,8 @@ class SharePartitionManager:
         session: ShareSession[Connection | None],
         batches: Mapping[TopicIdPartition, Sequence[AcknowledgedRange]],
     ) -> Coroutine[None, None, dict[TopicIdPartition, int]]:
-        """Acknowledge ranges of partitions at once; returns the error codes when all successful
-        ones are stored.
+        """Acknowledge ranges of partitions at once. The error codes are returned when all
+        successful acknowledgements are stored.
         """
         return self._told(
             {place: self._acknowledge_one(session, place, batches[place]) for place in batches}

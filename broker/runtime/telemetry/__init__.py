@@ -1,5 +1,5 @@
-"""The last values of metrics that clients have pushed (KIP-714). A client cannot choose the labels
-of another.
+"""The last values of metrics that clients have pushed (KIP-714). A client cannot set the labels of
+another client.
 
 May import: kstore.broker.state.
 """

@@ -1,6 +1,6 @@
 """Metrics that clients have pushed (KIP-714): the last value of each, with deltas added up.
 
-Memory is limited per client and in total; the client that was inactive for the longest time is
+Memory is limited per client and in total. The client that was inactive for the longest time is
 dropped first. Nothing is stored on disk.
 """
 
@@ -23,9 +23,9 @@ MAX_BYTES = 64 << 20
 MAX_CLIENT_BYTES = 4 << 20
 """The limit for one client: about 10,000 series."""
 CLIENT_BYTES, SERIES_BYTES, ATTRIBUTE_BYTES = 1024, 400, 160
-"""The size of each in memory without texts."""
+"""The size of a series in memory, without its texts."""
 PER_TURN = 100
-"""Steps of decoding before other work on the loop has its turn."""
+"""Steps of decoding before other work on the loop runs."""
 
 Series = tuple[str, Attributes, Attributes]
 """Name, attributes of the client, attributes of the point."""
@@ -38,7 +38,7 @@ class _Client:
         self.client_id = ""
         self.values: dict[Series, tuple[float, bool]] = {}
         self.resources: dict[Attributes, tuple[Attributes, int]] = {}
-        """Each resource once, for all its series, with its bytes."""
+        """Each resource once, for all its series, and its size in bytes."""
         self.bytes = CLIENT_BYTES
 
     def note(self, point: Point) -> None:
@@ -48,7 +48,7 @@ class _Client:
         known = self.values.get(key)
         if known is None:
             size = size or _size(resource)
-            # A resource is stored once, but shown with each series: that counts, too.
+            # A resource is stored once, but each series shows it, so its size counts for each.
             added = SERIES_BYTES + _text_size(point.name) + _size(point.attributes) + size
             if self.bytes + added > MAX_CLIENT_BYTES:
                 raise OtlpTooLargeError(f"a client has more series than {MAX_CLIENT_BYTES} bytes")
@@ -70,8 +70,8 @@ class Telemetry:
         self._clients: OrderedDict[UUID, _Client] = OrderedDict()
 
     async def take(self, instance_id: UUID, client_id: str, data: bytes | bytearray) -> None:
-        """Store a push; OtlpError if it is malformed or too large (earlier points of it are
-        stored).
+        """Store a push. Raises OtlpError if it is malformed or too large; the points before the
+        error are stored.
         """
         self.pushes += 1
         for count, point in enumerate(decode_metrics(data), 1):
@@ -81,7 +81,7 @@ class Telemetry:
                 await asyncio.sleep(0)
 
     def _note(self, instance_id: UUID, client_id: str, point: Point) -> None:
-        client = self._clients.get(instance_id)  # it may have been dropped between two turns
+        client = self._clients.get(instance_id)  # it may be dropped between turns
         if client is None:
             client = self._clients[instance_id] = _Client()
             self.bytes += client.bytes
@@ -98,7 +98,9 @@ class Telemetry:
             self.bytes -= dropped.bytes
 
     def metrics(self) -> Metrics:
-        """Every series, by name. Of two with the same name and labels, the last is shown."""
+        """Every series, ordered by name. Of two with the same name and labels, only the last is
+        shown.
+        """
         families: dict[str, dict[str, str]] = {}
         counters: set[str] = set()
         for instance_id, client in list(self._clients.items()):

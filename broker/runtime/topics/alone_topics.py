@@ -1,8 +1,9 @@
 """Topics of a single broker, with contractions that keep the order of keys (KIP-253). The steps are
-those of a controller (runtime/controller/shrinking.py), without other brokers: prepare, wait for
-groups, decide or roll back, delete retired partitions once they are empty.
+those of a controller (runtime/controller/shrinking.py), without other brokers: prepare the
+contraction, wait for groups, decide it or roll it back, and delete retired partitions once they are
+empty.
 
-The next start completes a contraction that was prepared when the broker ended.
+If the broker ends after the first step, the next start completes the contraction.
 """
 
 from __future__ import annotations
@@ -58,19 +59,19 @@ class GroupsOfTopics(Protocol):
         self, name: str, topic_id: UUID, asked: Retirement
     ) -> tuple[list[int], list[str]]:
         """The served partitions of __consumer_offsets, and the groups in them that read remaining
-        partitions of a topic and have not committed the retired ones; KafkaError if that is
-        unknown.
+        partitions of a topic but have not committed to the end of the retired ones. Raises
+        KafkaError if this is not known.
         """
 
     async def forget(self, name: str, topic_id: UUID) -> None:
-        """A topic was deleted."""
+        """Called when a topic was deleted."""
 
     async def forget_partitions(self, name: str, first: int) -> None:
-        """A topic's partitions from an index on were removed."""
+        """Called when the partitions of a topic from index ``first`` on were removed."""
 
 
 class AloneTopics(Topics):
-    """As Topics, with contractions."""
+    """Topics of a single broker, with contractions."""
 
     def __init__(
         self,
@@ -85,8 +86,8 @@ class AloneTopics(Topics):
         self._node = node
         self._groups = groups
         self._ends: dict[str, asyncio.Task[TopicError | None]] = {}
-        """Topic to the task that completes its contraction; its result is why it was rolled
-        back.
+        """Topic to the task that completes its contraction. The task's result is the reason if the
+        contraction was rolled back.
         """
         self._retired: set[str] = set()
         """The topics with retired partitions."""
@@ -94,12 +95,12 @@ class AloneTopics(Topics):
         self._looking: asyncio.Task[None] | None = None
         """The task that waits until retired partitions are empty."""
         self._removing: dict[str, UUID] = {}
-        """Topics whose retired partitions are removed, except for their logs. The next start
-        deletes what cannot be deleted now.
+        """Topics whose retired partitions are removed, but whose logs are not. The next start
+        deletes logs that cannot be deleted now.
         """
 
     def load(self) -> None:
-        """As Topics, and complete changes that were interrupted. Blocks."""
+        """See Topics. Also completes contractions that were interrupted. Blocks."""
         for topic, count in own_contractions.half_removed(self._store):
             first = len(topic.partitions)
             for index in range(first, count):
@@ -123,7 +124,7 @@ class AloneTopics(Topics):
     # ---- changing the partition count ----
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Expand a topic, or contract it if requested; TopicError."""
+        """Expand a topic, or contract it if requested. Raises TopicError."""
         known = self._known(new.name)
         if not (new.may_shrink and new.total_count < len(known.partitions)):
             await super().add_partitions(new, validate_only=validate_only)
@@ -134,8 +135,8 @@ class AloneTopics(Topics):
             raise problem
 
     def check_growth(self, name: str) -> None:
-        """TopicError if new partitions would have the numbers of retired ones whose logs still
-        exist.
+        """Raise TopicError if new partitions would have the numbers of retired partitions whose
+        logs still exist.
         """
         topic = self._image.topics.get(name)
         if topic is not None and topic.retirement is not None:
@@ -153,7 +154,7 @@ class AloneTopics(Topics):
     async def _begin(
         self, new: NewPartitions, *, validate_only: bool
     ) -> asyncio.Task[TopicError | None] | None:
-        """Prepare a contraction; returns what to wait for. TopicError."""
+        """Prepare a contraction. Returns the task that completes it. Raises TopicError."""
         name, first = new.name, new.total_count
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
@@ -174,11 +175,11 @@ class AloneTopics(Topics):
             life = topic.partitions[first].partition_epoch
             configs = self._known(name).configs
             bumped = bumped._replace(configs=configs)
-            self._take(bumped, Retirement(first, epoch, life), told=True)
+            self._take(bumped, Retirement(first, epoch, life), new_epochs=True)
             return self._finish_soon(bumped, now_ms)
 
     async def _check_grown(self, topic: TopicImage) -> None:
-        """TopicError if an expansion was not finished, because the store failed."""
+        """Raise TopicError if an expansion was not completed because the store failed."""
         known = await self._in_store(lambda: znodes.read_count(self._store, topic.name))
         if known is None or known.partitions != len(topic.partitions):
             raise TopicError(
@@ -188,7 +189,7 @@ class AloneTopics(Topics):
             )
 
     def _check_priors(self, topic: TopicImage, first: int) -> None:
-        """TopicError if the retiring partitions must be read after remaining ones."""
+        """Raise TopicError if a retiring partition must be read after a remaining one."""
         priors = {p for each in topic.partitions[first:] for p in each.prior_leader_epochs}
         left = []
         for index, epoch in sorted(priors):
@@ -200,9 +201,11 @@ class AloneTopics(Topics):
             raise TopicError(ErrorCode.POLICY_VIOLATION, records_left(topic.name, left))
 
     def _take(
-        self, topic: TopicImage, retirement: Retirement | None, *, told: bool = False
+        self, topic: TopicImage, retirement: Retirement | None, *, new_epochs: bool = False
     ) -> None:
-        """Apply a topic's retirement. ``told``: leader epochs have changed."""
+        """Apply the retirement of a topic's partitions. ``new_epochs``: leader epochs have
+        changed.
+        """
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
         taken = topic._replace(retirement=retirement)
@@ -210,7 +213,7 @@ class AloneTopics(Topics):
         self._retired.discard(topic.name)
         if retirement is not None and retirement.holds:
             self._retired.add(topic.name)
-        if told:
+        if new_epochs:
             self._lead(taken, taken.producer_count)
             return
         entry.partition_count = taken.producer_count
@@ -235,14 +238,14 @@ class AloneTopics(Topics):
         finishing = self._ends[name] = self._spawn(self._finish(name, topic.topic_id, left_s))
 
         def forget(_: object) -> None:
-            if self._ends.get(name) is finishing:  # otherwise it is of another topic of this name
+            if self._ends.get(name) is finishing:  # otherwise another topic has this name now
                 del self._ends[name]
 
         finishing.add_done_callback(forget)
         return finishing
 
     async def _finish(self, name: str, topic_id: UUID, left_s: float) -> TopicError | None:
-        """Decide it, or roll it back and return why."""
+        """Decide the contraction, or roll it back and return why."""
         deadline = self._node.loop.time() + left_s
         while True:
             try:
@@ -261,16 +264,16 @@ class AloneTopics(Topics):
                     LOGGER.warning("%s", why)
                     return TopicError(ErrorCode.REQUEST_TIMED_OUT, why)
                 await asyncio.sleep(ASK_AGAIN_S)
-            except Exception as problem:  # noqa: BLE001 - it is to come to its end all the same
+            except Exception as problem:  # noqa: BLE001 - a task must end
                 self._node.report(f"'{name}' is prepared to shrink, and stays so: {problem}")
                 await asyncio.sleep(STORE_RETRY_S)
 
     async def _obstacle(self, topic: TopicImage, retirement: Retirement, left_s: float) -> str:
-        """Why it cannot be decided now, or "". Groups have this many seconds to answer, at least
-        one.
+        """Why the contraction cannot be decided now, or "". ``left_s``: how long to wait for the
+        group coordinator, at least one second.
         """
         for index in range(retirement.first, len(topic.partitions)):
-            # Appends that were in progress when it was prepared must be read, too.
+            # Appends that were in progress when the contraction was prepared must be read, too.
             if self._partition(topic.name, index).appends_queued:
                 return f"appends to partition {index} wait for the disk, and were not done"
         if OFFSETS_TOPIC not in self._image.topics:
@@ -288,7 +291,7 @@ class AloneTopics(Topics):
         return behind_words(behind)
 
     async def _end(self, topic_id: UUID, name: str, *, holds: bool) -> None:
-        """Decide it, or roll it back."""
+        """Decide the contraction, or roll it back."""
         async with self._turn(name), self._one_at_a_time:
             topic = self._image.topics.get(name)
             if topic is None or topic.topic_id != topic_id or topic.retirement is None:
@@ -319,11 +322,11 @@ class AloneTopics(Topics):
             for name in sorted(self._retired):
                 try:
                     await self._delete_retired(name)
-                except Exception as problem:  # noqa: BLE001 - other topics have theirs, too
+                except Exception as problem:  # noqa: BLE001 - other topics continue
                     self._node.report(f"retired partitions of '{name}' were not deleted: {problem}")
 
     def _is_over(self, name: str) -> bool:
-        """Whether the topic was deleted, or replaced by another of that name."""
+        """Whether the topic was deleted, also if a new topic has its name."""
         topic = self._image.topics.get(name)
         return topic is None or topic.retirement is None
 
@@ -339,7 +342,7 @@ class AloneTopics(Topics):
                 if topic is None or topic.retirement is None or not topic.retirement.holds:
                     return
                 if any(each.leader < 0 for each in topic.partitions):
-                    return  # the store would keep it so after the log dir is back
+                    return  # the store would still say so once the log dir works again
                 first, count = topic.retirement.first, len(topic.partitions)
                 if not all(self._is_empty(name, index) for index in range(first, count)):
                     return
@@ -350,7 +353,7 @@ class AloneTopics(Topics):
                 self._removing[name] = topic.topic_id
                 self._replicas.table.remove_partitions(name.encode(), first)
                 left = left._replace(configs=self._known(name).configs, retirement=None)
-                self._take(left, None, told=True)
+                self._take(left, None, new_epochs=True)
                 self._show(self._image, epoch)
             LOGGER.info("'%s' now has %d partitions: the others were empty", name, first)
             keys = (TopicPartition(name, index) for index in range(first, count))
@@ -361,7 +364,8 @@ class AloneTopics(Topics):
                     f"logs of retired partitions of {name} were not deleted: {problem}"
                 )
                 return
-            # Before it can expand: the next partitions with these numbers have their own offsets.
+            # Forget the offsets before the topic can expand: new partitions with these numbers have
+            # other offsets.
             await self._groups.forget_partitions(name, first)
             await self._in_store(
                 functools.partial(own_contractions.finish_removal, self._store, name, first)

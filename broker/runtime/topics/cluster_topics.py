@@ -1,7 +1,8 @@
-"""Topics in a cluster: the controller changes them, and this broker sends it requests.
+"""Topics in a cluster. The controller changes them; this broker sends requests to it.
 
-A request is complete once this broker's own image shows the change, so that the client can continue
-here. Any broker writes configs to the store; all of them watch it (config_watch.py).
+A request is complete once this broker's own image has the change, so that the client can continue
+with this broker. The settings of topics are in the store, which all brokers watch
+(config_watch.py).
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 __all__ = ["ClusterTopics"]
 
 TIMEOUT_S = 15.0
-"""How long the controller may take; then the answer is REQUEST_TIMED_OUT."""
+"""How long the controller may take. After that the response is REQUEST_TIMED_OUT."""
 EXPANSION_TIMEOUT = "kstore.expansion.timeout.ms"
 MARGIN_S = 5.0
-"""How long the result of an expansion may take to arrive after its end."""
+"""How long the result of an expansion may take to arrive after the expansion has ended."""
 SHOWN_S = 10.0
-"""How long this broker waits for its image to show what the controller has done."""
+"""How long this broker waits until its image has what the controller has changed."""
 ALL_KNOW_S, PER_PARTITION_S = 1.0, 0.005
-"""How long the controller waits for the other brokers to know a new topic; one of them may hang."""
+"""How long the controller waits until the other brokers know a new topic. One of them may hang."""
 
 
 class ClusterTopics(Topics):
@@ -72,7 +73,7 @@ class ClusterTopics(Topics):
         """Does nothing: the controller decides which logs to open."""
 
     async def reload_configs(self, names: Collection[str] | None) -> None:
-        """Read the settings of topics again (None: of all), and apply changes."""
+        """Read the settings of these topics again (None: of all topics), and apply changes."""
         async with self._one_at_a_time:
             if names is None:
                 names = list(self._image.topics)
@@ -95,12 +96,12 @@ class ClusterTopics(Topics):
         return self._membership.controller
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Let the controller create a topic, and return its image; TopicError."""
+        """Let the controller create a topic, and return its image. Raises TopicError."""
         controller = self._controller
         if controller is None:
             made = await self._ask_to_create(new, validate_only=validate_only)
         else:
-            made = await _told(controller.create_topic(new, validate_only=validate_only))
+            made = await _result(controller.create_topic(new, validate_only=validate_only))
         if validate_only:
             return made
         await self._let_all_know(controller, len(made.partitions))
@@ -114,7 +115,7 @@ class ClusterTopics(Topics):
         except TopicError as problem:
             if problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        # Another broker was faster, and this one's image may not show it yet.
+        # Another broker was faster. The image of this broker may not have the topic yet.
         await self._wait_for(new.name, 1)
         known = self._image.topics.get(new.name)
         if known is None:
@@ -123,18 +124,18 @@ class ClusterTopics(Topics):
         return known
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Let the controller expand or contract a topic; TopicError."""
+        """Let the controller expand or contract a topic. Raises TopicError."""
         controller = self._controller
         if controller is None:
             await self._ask_to_grow(new, validate_only=validate_only)
         else:
-            await _told(controller.add_partitions(new, validate_only=validate_only))
+            await _result(controller.add_partitions(new, validate_only=validate_only))
         if not validate_only:
             await self._let_all_know(controller, new.total_count)
             await self._wait_for(new.name, new.total_count)
 
     async def delete(self, name: str) -> None:
-        """Let the controller delete a topic; TopicError."""
+        """Let the controller delete a topic. Raises TopicError."""
         known = self._known(name)
         if not self._config["delete.topic.enable"]:
             raise TopicError(
@@ -149,7 +150,7 @@ class ClusterTopics(Topics):
             answer = await self._ask(request)
             _refuse(answer.responses[0])
         else:
-            await _told(controller.delete_topic(name))
+            await _result(controller.delete_topic(name))
         await self._images.wait_until(lambda: not self._shows(known), SHOWN_S)
 
     def _shows(self, topic: TopicImage) -> bool:
@@ -160,7 +161,7 @@ class ClusterTopics(Topics):
 
     async def _ask(self, request: Any, timeout_s: float = TIMEOUT_S) -> Any:
         asking = ask_controller(self._membership, self._store, request, timeout_s=timeout_s)
-        return await _told(asking)
+        return await _result(asking)
 
     async def _ask_to_create(self, new: NewTopic, *, validate_only: bool) -> TopicImage:
         topic = CreatableTopic(
@@ -206,10 +207,12 @@ class ClusterTopics(Topics):
         _refuse(answer.results[0])
 
     async def _let_all_know(self, controller: Controller | None, partitions: int) -> None:
-        """Wait a moment for the other brokers: a client may continue with any of them."""
-        told = [] if controller is None else controller.channels.told()
-        if told:
-            await asyncio.wait(told, timeout=ALL_KNOW_S + PER_PARTITION_S * partitions)
+        """Wait a moment until the other brokers know a new topic, since a client may continue with
+        any of them.
+        """
+        waiting = [] if controller is None else controller.channels.when_answered()
+        if waiting:
+            await asyncio.wait(waiting, timeout=ALL_KNOW_S + PER_PARTITION_S * partitions)
 
     async def _wait_for(self, name: str, count: int) -> None:
         """Wait until this broker knows this many partitions of a topic."""
@@ -226,13 +229,13 @@ class ClusterTopics(Topics):
 
 
 def _opens_no_logs(count: int) -> None:
-    """Always allowed: the brokers that the controller chooses check whether they can open
-    the logs.
+    """Allow any number: each broker that the controller chooses checks whether it can open the
+    logs.
     """
 
 
-async def _told(answer: Any) -> Any:
-    """The answer; any Kafka error becomes a TopicError."""
+async def _result(answer: Any) -> Any:
+    """The controller's response. Any Kafka error becomes a TopicError."""
     try:
         return await answer
     except KafkaError as problem:
@@ -241,6 +244,6 @@ async def _told(answer: Any) -> Any:
 
 
 def _refuse(row: Any) -> None:
-    """TopicError if the controller has refused."""
+    """Raise TopicError if the controller has refused."""
     if row.error_code != ErrorCode.NONE:
         raise TopicError(row.error_code, row.error_message or "The controller has refused it.")

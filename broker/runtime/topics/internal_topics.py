@@ -1,8 +1,8 @@
-"""Creates the internal topics of streams groups, on behalf of the member whose heartbeat found them
-missing. broker/state decides what is missing and what it should look like.
+"""Creates the internal topics of streams groups, with the rights of the member whose heartbeat
+found them missing. broker/state decides which topics are missing, and their settings.
 
-A heartbeat does not wait: one of the next finds the topics. If one could not be created, the reason
-is stored for a while and sent to the members; then it is tried again.
+A heartbeat does not wait; a later one finds the topics. If a topic cannot be created, the reason is
+kept for a while and sent to the members. Then the broker tries again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_REPLICATION_FACTOR = -1
 
 
 class InternalTopics:
-    """Topics that are being created, and those that failed."""
+    """Topics that are being created, and topics that could not be created."""
 
     def __init__(self, node: Node, topics: Topics) -> None:
         self._loop = node.loop
@@ -35,13 +35,13 @@ class InternalTopics:
         self._errors: dict[str, tuple[str, float]] = {}
 
     def errors(self, names: Iterable[str]) -> dict[str, str]:
-        """Why some of the topics could not be created."""
+        """For each of these topics that could not be created, the reason."""
         now = self._loop.time()
         self._errors = {name: item for name, item in self._errors.items() if item[1] > now}
         return {name: self._errors[name][0] for name in names if name in self._errors}
 
     def create(self, topics: Mapping[str, InternalTopic], retry_s: float) -> None:
-        """Begin to create the topics, except those in progress and those that failed less than
+        """Begin to create the topics. Skips topics in progress, and topics that failed less than
         ``retry_s`` ago.
         """
         failed = self.errors(topics)

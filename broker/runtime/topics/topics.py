@@ -1,6 +1,6 @@
-"""Changes topics: the store first, then the logs, then the image. One change at a time is written
-to the store; logs of several topics may be created and removed at the same time, because a log dir
-may hang.
+"""Changes topics: first in the store, then the logs, then the image. Only one change at a time is
+written to the store. Logs of several topics can be created and removed at the same time, because a
+log dir may hang.
 
 The rules are in state/metadata/topic_rules.py; this file executes changes on this broker.
 api/topics/topics.py answers clients.
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """The settings of __consumer_offsets, which would lose offsets without compaction."""
+    """The settings of __consumer_offsets. Without compaction it would lose offsets."""
     return {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -105,7 +105,7 @@ INTERNAL_TOPIC_CONFIGS: dict[str, Callable[[BrokerConfig], dict[str, str]]] = {
 
 
 class Topics:
-    """Creates, grows, configures and deletes topics."""
+    """Creates, expands, configures and deletes topics."""
 
     def __init__(
         self,
@@ -116,8 +116,9 @@ class Topics:
         refuse_logs: Callable[[int], str | None],
         forget_offsets: Callable[[str, UUID], Awaitable[None]] | None = None,
     ) -> None:
-        """``refuse_logs`` returns why that many more logs cannot be opened; ``forget_offsets`` lets
-        groups forget a deleted topic, if they do not see it themselves.
+        """``refuse_logs`` returns why this many more logs cannot be opened, or None.
+        ``forget_offsets`` deletes the offsets of a deleted topic, if groups do not do this
+        themselves.
         """
         self._refuse_logs = refuse_logs
         self._config = node.config
@@ -138,26 +139,26 @@ class Topics:
         return self._metadata.image
 
     def _publish(self, *topics: TopicImage, epoch: int = -1) -> None:
-        """Publish topics in the image; ``epoch``: their newest partition epoch."""
+        """Publish topics in the image. ``epoch`` is their highest partition epoch."""
         self._show(self._image.with_topics(*topics), epoch)
 
     def _show(self, image: MetadataImage, epoch: int) -> None:
-        """Publish an image that has all partitions up to an epoch, except those that are not
-        published yet.
+        """Publish an image that has all partitions up to a partition epoch, except for topics whose
+        logs are still being created.
         """
         self._newest_epoch = max(self._newest_epoch, epoch)
         shown = min([self._newest_epoch, *(first - 1 for _, first in self._unshown.values())])
         self._metadata.publish(image.with_partition_epoch(shown))
 
     def _turn(self, name: str) -> asyncio.Lock:
-        """The lock for changes of the topic of that name."""
+        """The lock for changes of the topic with this name."""
         return self._turns.setdefault(name, asyncio.Lock())
 
     # ---- start ----
 
     def load(self) -> None:
-        """Open the logs of topics in the store, adopt topics that are only in the log dirs,
-        complete deletions, and put aside logs of another topic with the same name.
+        """Open the logs of the topics in the store, adopt topics that are only in the log dirs,
+        complete deletions, and put aside logs of other topics with the same names.
 
         Runs before the broker serves, so it may block.
         """
@@ -165,7 +166,7 @@ class Topics:
         self._finish_deletions(found)
         self._finish_expansions()
         loaded: list[TopicImage] = []
-        # Older versions stored that a partition in a failed log dir had no leader.
+        # Older versions of kstore stored that a partition in a failed log dir has no leader.
         for topic in map(_whole, znodes.read_topics(self._store)):
             for index, topic_id in found.pop(topic.name, {}).items():
                 foreign = topic_id is not None and topic_id != topic.topic_id
@@ -177,7 +178,7 @@ class Topics:
         self._publish(*loaded, epoch=max_partition_epoch(self._store))
 
     def _as_it_is(self, topic: TopicImage) -> TopicImage:
-        """A topic without leaders for partitions in a failed log dir."""
+        """The topic, in which partitions in a failed log dir have no leader."""
         rows = tuple(
             _offline(each) if self._replicas.is_offline(TopicPartition(topic.name, i)) else each
             for i, each in enumerate(topic.partitions)
@@ -185,14 +186,14 @@ class Topics:
         return topic if rows == topic.partitions else topic._replace(partitions=rows)
 
     def _finish_expansions(self) -> None:
-        """Add the partitions of expansions that were interrupted by the end of the broker."""
+        """Complete expansions that were interrupted when the broker ended."""
         for name, added in znodes.read_expansions(self._store).items():
             topic = znodes.read_topic(self._store, name)
             topic = znodes.begin_expansion(self._store, topic, added)
             znodes.add_partitions(self._store, _grown(topic, added), len(topic.partitions))
 
     def _finish_deletions(self, found: dict[str, dict[int, UUID | None]]) -> None:
-        """Delete the logs of topics whose deletion was interrupted by the end of the broker."""
+        """Delete the logs of topics whose deletion was interrupted when the broker ended."""
         for name, deleted_id in znodes.read_deletions(self._store).items():
             for index, topic_id in list(found.get(name, {}).items()):
                 if topic_id == deleted_id:
@@ -213,8 +214,8 @@ class Topics:
         return znodes.create_topic(self._store, topic)
 
     def _open_all(self, topic: TopicImage) -> TopicImage:
-        """Open the logs of a topic. If some have later leader epochs than the store (it was
-        restored from an older copy, or the log was written without a broker), raises the store's.
+        """Open the logs of a topic. If a log has a later leader epoch than the store (which was
+        restored from an older copy, or the log was written without a broker), raise the store's.
         """
         entry = self._replicas.add_topic(topic)
         entry.count_required = is_on(topic.configs, COUNT_REQUIRED)
@@ -233,7 +234,7 @@ class Topics:
         return znodes.raise_leader_epochs(self._store, topic, later) if later else topic
 
     def take_offline(self, places: Iterable[TopicPartition]) -> None:
-        """Show in the image that these partitions have no leader: their log dir has failed."""
+        """Remove the leaders of these partitions from the image: their log dir has failed."""
         topics: dict[str, TopicImage] = {}
         for name, index in places:
             topic = topics.get(name) or self._image.topics.get(name)
@@ -246,8 +247,8 @@ class Topics:
     # ---- changes ----
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic and return its image; TopicError. With validate_only nothing is
-        created.
+        """Create a topic and return its image. With ``validate_only`` nothing is created. Raises
+        TopicError.
         """
         async with self._turn(new.name):
             async with self._one_at_a_time:
@@ -274,7 +275,7 @@ class Topics:
             return topic
 
     def _planned(self, new: NewTopic) -> TopicImage:
-        """Plan a new topic, given existing topics and those being created; TopicError."""
+        """Plan a new topic among those that exist or are being created. Raises TopicError."""
         configs = check_configs(new.configs)
         image = self._image
         if self._unshown:
@@ -288,7 +289,7 @@ class Topics:
         return TopicImage(new.name, uuid4(), new_partitions(assigned), configs)
 
     async def ensure(self, new: NewTopic) -> TopicImage:
-        """The topic of that name, created if missing; TopicError if that fails."""
+        """The topic with this name, which is created if it is missing. Raises TopicError."""
         known = self._image.topics.get(new.name)
         if known is not None:
             return known
@@ -301,7 +302,7 @@ class Topics:
             raise
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
-        """Expand a topic to a larger number of partitions; TopicError."""
+        """Expand a topic to a larger number of partitions. Raises TopicError."""
         async with self._turn(new.name):
             async with self._one_at_a_time:
                 added = plan_partitions(self._image, new)
@@ -319,10 +320,10 @@ class Topics:
             self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
 
     def check_growth(self, name: str) -> None:
-        """TopicError if the topic's state does not allow an expansion."""
+        """Raise TopicError if the topic's state does not allow an expansion."""
 
     async def _expand(self, new: NewPartitions, added: Sequence[tuple[int, ...]]) -> TopicImage:
-        """Write a topic with more partitions, after producers must know their number."""
+        """Refuse producers with the old count, then write a topic with more partitions."""
         topic = self._image.topics[new.name]
         first = len(topic.partitions)
         self._check_online(topic, "grow")
@@ -333,7 +334,7 @@ class Topics:
             add = functools.partial(znodes.add_partitions, self._store, grown, first)
             return await self._in_store(add)
         except StoreError:
-            self._lead(topic, first)  # the next attempt, or the next start, begins again
+            self._lead(topic, first)  # the next attempt, or the next start, repeats it
             raise
 
     def _check_online(self, topic: TopicImage, what: str) -> None:
@@ -343,8 +344,8 @@ class Topics:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     def _lead(self, topic: TopicImage, partition_count: int) -> None:
-        """Tell the data plane new leader epochs and the number of partitions that producers must
-        know: from now on a producer with the old count is refused (KIP-253).
+        """Pass new leader epochs and the number of partitions that producers must know to the data
+        plane. From now on it refuses producers with the old count (KIP-253).
         """
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
@@ -355,14 +356,16 @@ class Topics:
         self._publish(topic)
 
     async def raise_leader_epochs(self, name: str, least: Mapping[int, int]) -> None:
-        """Raise the leader epochs of these partitions to at least these values; TopicError."""
+        """Raise the leader epochs of these partitions to at least these values. TopicError."""
         async with self._turn(name), self._one_at_a_time:
             topic = _whole(self._known(name))
             raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
             self._lead(self._as_it_is(await self._in_store(raised)), topic.producer_count)
 
     async def delete(self, name: str) -> None:
-        """Delete a topic, its logs and its committed offsets; TopicError if it does not exist."""
+        """Delete a topic, its logs and its committed offsets. Raises TopicError if it does not
+        exist.
+        """
         async with self._turn(name):
             topic = self._known(name)
             if not self._config["delete.topic.enable"]:
@@ -380,8 +383,8 @@ class Topics:
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, f"No partitions for '{name}': {why}")
 
     async def _remove(self, topic: TopicImage) -> None:
-        """Remove a topic from the store, from the image if it is there, and from the log dirs. Its
-        files are removed a little later, or at the next start.
+        """Remove a topic from the store, the image and the log dirs. Its files are removed a little
+        later, or at the next start.
         """
         name = topic.name
         async with self._one_at_a_time:
@@ -405,7 +408,9 @@ class Topics:
     async def set_configs(
         self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace the settings of a topic, in the store and in its open logs; TopicError."""
+        """Replace the settings of a topic in the store and apply them to its open logs. Raises
+        TopicError.
+        """
         async with self._turn(name), self._one_at_a_time:
             topic = self._known(name)
             checked = check_configs(configs)
@@ -415,7 +420,7 @@ class Topics:
                 await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
             except NoNodeError:  # another broker has deleted it
                 raise no_topic(name) from None
-            topic = self._known(name)  # it may have changed meanwhile
+            topic = self._known(name)  # the topic may have changed meanwhile
             self._configure(topic, checked)
             self._publish(topic._replace(configs=checked))
 
@@ -444,7 +449,7 @@ class Topics:
         entry.least_producer_id = least_producer_id(configs)
         for partition in entry.partitions:
             if partition is None or partition.log is None:
-                continue  # it is on another broker
+                continue  # the partition is on another broker
             if partition.index < len(topic.partitions):
                 count = len(topic.partitions[partition.index].replicas)
                 self._replicas.configure(partition, log_config, count)
@@ -460,7 +465,7 @@ class Topics:
         return result
 
     async def _open(self, topic: TopicImage, first: int) -> None:
-        """Open the logs of a topic's partitions from index first on, off the loop."""
+        """Open the logs of a topic's partitions from index ``first`` on, in threads."""
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
         indexes = range(first, len(topic.partitions))
@@ -473,7 +478,9 @@ def _offline(partition: PartitionImage) -> PartitionImage:
 
 
 def _whole(topic: TopicImage) -> TopicImage:
-    """The topic as the store should have it: its log dir may be back by the next start."""
+    """The topic as the store should have it, with leaders for partitions in a failed log dir: at
+    the next start the log dir may work again.
+    """
     return topic._replace(
         partitions=tuple(
             each._replace(leader=each.replicas[0], offline=()) if each.leader < 0 else each
@@ -484,8 +491,8 @@ def _whole(topic: TopicImage) -> TopicImage:
 
 def _grown(topic: TopicImage, added: Sequence[tuple[int, ...]]) -> TopicImage:
     """The topic with additional partitions, led by their first replicas."""
-    # Clients ignore a leader epoch that is smaller than a known one, and partitions with these
-    # numbers may have existed before a contraction.
+    # Clients ignore a leader epoch that is smaller than the one they know, and partitions with
+    # these numbers may have existed before a contraction.
     epoch = max(each.leader_epoch for each in topic.partitions)
     new = tuple(each._replace(leader_epoch=epoch) for each in new_partitions(added))
     return topic._replace(partitions=topic.partitions + new)

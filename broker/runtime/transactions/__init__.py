@@ -1,5 +1,5 @@
-"""Kafka's TransactionCoordinator on the loop: its log, markers, producer ids, and transactional
-produce. broker.state.transactions makes the decisions.
+"""Kafka's TransactionCoordinator: its log, markers, producer ids, and transactional produce.
+broker.state.transactions makes the decisions.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore._fast.record,
     kstore.broker.coordination, kstore.broker.runtime, kstore.broker.state.metadata,

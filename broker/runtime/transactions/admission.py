@@ -1,5 +1,5 @@
-"""Asks the coordinator of a transaction on behalf of a producer that writes here: records
-(Produce), or a group's offsets (KIP-890). Kafka's AddPartitionsToTxnManager.
+"""Asks the coordinator of a transaction about a producer that writes records (Produce) or a group's
+offsets to this broker (KIP-890). Kafka's AddPartitionsToTxnManager.
 
 In a cluster the coordinator may be another broker. Then a Produce request waits, and so do later
 requests of its connection.
@@ -49,8 +49,8 @@ class TransactionAdmission(Protocol):
         *,
         adds: bool,
     ) -> Codes | None:
-        """An error code for each place. None: the connection's request must wait for them; then it
-        is handled again, which calls this again.
+        """Return an error code for each partition. None: they are not known yet. The connection's
+        request then waits and is handled again, which calls this again.
         """
 
     async def ask(
@@ -61,13 +61,13 @@ class TransactionAdmission(Protocol):
         *,
         adds: bool,
     ) -> Codes:
-        """An error code for each place: whether it belongs to the transaction, or (``adds``) the
-        result of adding it. KafkaError if that may still be lost.
+        """Return an error code for each partition: whether it belongs to the transaction, or with
+        ``adds`` the result of adding it. Raises KafkaError if the result may still be lost.
         """
 
 
 class OwnAdmission:
-    """The TransactionAdmission of a single broker: it coordinates all transactions."""
+    """The TransactionAdmission of a single broker, which coordinates all transactions."""
 
     def __init__(self, transactions: Lazy[TransactionCoordinator], produce: ProducePath) -> None:
         self._transactions = transactions
@@ -82,7 +82,7 @@ class OwnAdmission:
         *,
         adds: bool,
     ) -> Codes | None:
-        """See TransactionAdmission; the answer is known at once."""
+        """See TransactionAdmission. The answer is always known at once."""
         coordinator = self._transactions.made
         if coordinator is None:
             return dict.fromkeys(places, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -90,8 +90,8 @@ class OwnAdmission:
             return coordinator.verify_partitions(transactional_id, claim, places)
         code = coordinator.add_partitions(transactional_id, claim, places, TV_2)
         if coordinator.waits and code == ErrorCode.NONE:
-            # The transaction is stored before its records: otherwise a crash could leave one that
-            # hangs.
+            # The transaction is stored before its records. Otherwise a crash could leave records of
+            # a transaction that never ends.
             log = coordinator.partition(transactional_id).log
             self._produce.appended.append((log, log.log_end_offset))
         return dict.fromkeys(places, code)
@@ -104,7 +104,7 @@ class OwnAdmission:
         *,
         adds: bool,
     ) -> Codes:
-        """See TransactionAdmission; it waits until added partitions can no longer be lost."""
+        """See TransactionAdmission. Waits until added partitions can no longer be lost."""
         coordinator = self._transactions()
         if not adds:
             return coordinator.verify_partitions(transactional_id, claim, places)
@@ -148,8 +148,8 @@ class PeerAdmission:
         *,
         adds: bool,
     ) -> Codes | None:
-        """An error code for each place. None: the connection's request must wait for them; then it
-        is handled again, which calls this again.
+        """Return an error code for each partition. None: they are not known yet. The connection's
+        request then waits and is handled again, which calls this again.
         """
         question = (connection, transactional_id, claim, places, adds)
         if self._known is not None and self._known[0] == question:
@@ -177,10 +177,10 @@ class PeerAdmission:
     ) -> Codes:
         """See TransactionAdmission.
 
-        A marker that is written here before the coordinator's answer arrives makes the answer
-        stale: a batch appended after it would belong to no transaction that ever ends. So the
-        producer must ask again (Kafka's VerificationGuard). Producers that add partitions by
-        writing have a new epoch after each marker.
+        If this broker writes a marker before the coordinator's answer arrives, the answer is stale:
+        a batch after the marker would belong to a transaction that never ends. So the producer must
+        try again (Kafka's VerificationGuard). Producers that add partitions by writing have a new
+        epoch after each marker, so this does not concern them.
         """
         if adds:
             return await self._ask(transactional_id, claim, places, adds=True)

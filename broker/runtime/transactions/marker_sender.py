@@ -1,5 +1,5 @@
-"""Sends markers of prepared transactions in a cluster to the leaders of their partitions, many in
-one request. A marker counts once the followers have it, too.
+"""In a cluster, sends the markers of prepared transactions to the leaders of their partitions, many
+in one request. A marker is complete once the followers have it, too.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["MarkerSender"]
 LOGGER = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 RETRY_SECONDS = 0.1
-"""The pause before failed markers are sent again: by then another broker may lead."""
+"""The pause before failed markers are sent again. By then another broker may lead."""
 DONE = PASSED_OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} | {ErrorCode.NONE}
-"""Errors that need no new attempt. An unknown partition is not among them: it may be too new for
-the broker.
+"""Errors after which a marker is not sent again. UNKNOWN_TOPIC_OR_PARTITION is not among them: the
+broker may not know a new partition yet.
 """
 
 
@@ -73,13 +73,13 @@ class MarkerSender:
     def write_now(
         self, prepared: Transaction, coordinator_epoch: int
     ) -> frozenset[TopicPartition] | None:
-        """Always None: other brokers must answer, and followers must have the markers."""
+        """Always None: other brokers must answer first, and followers must have the markers."""
         return None
 
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Try each place once; returns those that failed."""
+        """Try each partition once. Returns those that failed."""
         led: dict[int, list[TopicPartition]] = defaultdict(list)
         failed: list[TopicPartition] = []
         for place in places:
@@ -108,8 +108,8 @@ class MarkerSender:
         return sorted(failed)
 
     async def _is_gone(self, place: TopicPartition) -> bool:
-        """Whether a partition that is missing in this broker's image is missing in the
-        store, too.
+        """Whether a partition that this broker's image does not have is missing in the store,
+        too.
         """
         path = f"/brokers/topics/{place.topic}/partitions/{place.partition}"
         try:

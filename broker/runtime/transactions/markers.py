@@ -1,5 +1,5 @@
-"""Transaction markers: control batches that end a transaction on its partitions. The coordinator,
-or an administrator (WriteTxnMarkers), decides that it ends.
+"""Transaction markers: control batches that end a transaction on its partitions. The coordinator
+decides the end, or an administrator (WriteTxnMarkers).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
 
 LOGGER = logging.getLogger(__name__)
 MARKERS_PER_TURN = 32
-"""How many markers are written before other work on the loop has its turn."""
+"""How many markers are written before other work on the loop runs."""
 COMMIT_SECONDS = 25.0
-"""How long followers may take for a marker before it is written again."""
+"""How long followers may take to copy a marker before it is written again."""
 RETRY_SECONDS = 1.0
 """The pause before failed markers are tried again."""
 PASSED_OVER = frozenset(
@@ -45,8 +45,8 @@ PASSED_OVER = frozenset(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-"""Errors that count as done: the partition does not exist, or already has a later end of this
-producer's transactions.
+"""Errors that count as success: the partition does not exist, or has a later marker of this
+producer.
 """
 OffsetsEnded = Callable[[int, int, bool], None]
 """Callback for a marker in a partition of __consumer_offsets: its index, the producer's id, and
@@ -63,8 +63,8 @@ class MarkerWriter(Protocol):
     def write_now(
         self, prepared: Transaction, coordinator_epoch: int
     ) -> frozenset[TopicPartition] | None:
-        """Write all markers in this turn of the loop; returns those to try again. None: nothing was
-        written, because it would take longer.
+        """Write all markers in this turn of the loop. Returns the partitions to try again. None:
+        nothing was written, because it would take longer than a turn.
         """
 
     async def write(
@@ -77,9 +77,9 @@ class MarkerWriter(Protocol):
 
 
 class OnTheWay(NamedTuple):
-    """A producer's markers on the way to one log, in `Partition.ending`: until they arrive, the
-    producer has no open transaction there. A marker may be sent again before a thread has appended
-    the first one.
+    """A producer's markers that a thread will append to one log. `Partition.ending` has them. Until
+    they are appended, the producer has no open transaction there. A marker may be sent again before
+    the first one is appended.
     """
 
     markers: int
@@ -88,7 +88,7 @@ class OnTheWay(NamedTuple):
 
 
 def _leave(partition: Partition, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-    """A marker begins its way to the log."""
+    """Note that a marker is queued for the log."""
     if partition.ending is None:
         partition.ending = {}
     count, highest, latest = partition.ending.get(producer_id, (0, epoch, coordinator_epoch))
@@ -98,7 +98,7 @@ def _leave(partition: Partition, producer_id: int, epoch: int, coordinator_epoch
 
 
 def _arrive(partition: Partition, producer_id: int) -> None:
-    """A marker ends its way to the log."""
+    """Note that a queued marker was appended, or has failed."""
     assert partition.ending is not None
     waiting: OnTheWay = partition.ending.pop(producer_id)
     if waiting.markers > 1:
@@ -106,7 +106,7 @@ def _arrive(partition: Partition, producer_id: int) -> None:
 
 
 class Epochs(Protocol):
-    """The last epochs of a producer's markers, in a log or on the way to it."""
+    """The last epochs of a producer's markers, in a log or queued for it."""
 
     @property
     def producer_epoch(self) -> int:
@@ -120,7 +120,9 @@ class Epochs(Protocol):
 def _refusal(
     entry: Epochs | None, waiting: Epochs | None, epoch: int, coordinator_epoch: int
 ) -> int:
-    """The log's reason to refuse a marker, after those that are on the way; or NONE."""
+    """The error with which the log would refuse a marker after the queued ones; NONE if it would
+    not.
+    """
     for known in (entry, waiting):
         if known is not None and epoch < known.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -144,11 +146,13 @@ class Markers:
         self._partitions = partitions
         self._offsets_ended = offsets_ended
         self._watches: dict[int, list[set[TopicPartition]]] = {}
-        """For each watched producer: where its transactions have ended since."""
+        """For each watched producer: the partitions on which it got a marker since then."""
 
     @contextmanager
     def watch(self, producer_id: int) -> Iterator[set[TopicPartition]]:
-        """The partitions that get a marker of this producer in this context."""
+        """A context. Its value are the partitions that get a marker of this producer while it is
+        open.
+        """
         ended: set[TopicPartition] = set()
         watches = self._watches.setdefault(producer_id, [])
         watches.append(ended)
@@ -160,7 +164,7 @@ class Markers:
                 self._watches.pop(producer_id, None)
 
     def has_ended(self, place: TopicPartition, producer_id: int) -> bool:
-        """Whether a partition got a marker of a producer while it was watched."""
+        """Whether a partition got a marker of a producer since it is watched."""
         return any(place in ended for ended in self._watches.get(producer_id, ()))
 
     def write(
@@ -172,14 +176,15 @@ class Markers:
         committed: bool,
         transaction_version: int = 0,
     ) -> int:
-        """End the transaction of a producer (id, epoch) on one partition; returns an error code.
+        """End the transaction of a producer (id, epoch) on one partition. Returns an error code.
 
-        A marker that a thread appends may still fail: `commit` reports that. One that the log would
-        refuse is refused here: a coordinator's batches that are queued after it know their offsets.
+        If a thread appends the marker, it may still fail; `commit` reports that. A marker that the
+        log would refuse is refused here, since the offsets of a coordinator's batches that are
+        queued after it are already decided.
 
-        From transaction.version 2 on a marker's epoch is above that of the batches it ends
-        (KIP-890); one that is already written may be repeated. The producer's next transaction has
-        the marker's epoch: a marker that comes late, after it was sent again, does not end it.
+        From transaction.version 2 on, a marker's epoch is above that of the batches that it ends
+        (KIP-890). A marker that is already written may be repeated. The producer's next transaction
+        has the marker's epoch; a repeated marker that arrives late does not end it.
         """
         producer_id, epoch = producer
         partition = self._partitions.partition(place)
@@ -193,13 +198,13 @@ class Markers:
             if not is_open:
                 return ErrorCode.NONE  # an exact copy has no records of it, so no marker
             if producer_id < partition.entry.least_producer_id:
-                # It is a transaction of the source cluster, by a producer with the same id.
+                # The transaction is one of the source cluster, of a producer with the same id.
                 return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         if transaction_version >= TV_2 and entry is not None and entry.producer_epoch == epoch:
             if is_open:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
             if partition.appends_queued:
-                # The log has this marker. Batches of the next transaction may be on the way to it.
+                # The log has this marker. Batches of the next transaction may be queued.
                 return ErrorCode.NONE
         waiting = (partition.ending or {}).get(producer_id)
         refusal = _refusal(entry, waiting, epoch, coordinator_epoch)
@@ -251,8 +256,8 @@ class Markers:
         return all(each is None or each.may_append_now(sample) for each in found)
 
     async def commit(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Wait until the in-sync replicas have the markers just written; returns an error code for
-        each place that fails.
+        """Wait until the in-sync replicas have the markers that were just written. Returns an error
+        code for each partition that fails.
         """
         found: dict[TopicPartition, int] = {}
         waiting: dict[TopicPartition, asyncio.Future[int]] = {}
@@ -268,7 +273,7 @@ class Markers:
             await asyncio.wait(waiting.values(), timeout=COMMIT_SECONDS)
         for place, told in waiting.items():
             code = told.result() if told.done() else int(ErrorCode.REQUEST_TIMED_OUT)
-            # Too few replicas are in sync now, but those that are have it.
+            # There are too few in-sync replicas now, but all of them have it.
             if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 found[place] = code
         return found
@@ -280,7 +285,7 @@ class OwnMarkers:
     retry_s = RETRY_SECONDS
 
     def __init__(self, markers: Markers, *, durable: bool) -> None:
-        """``durable``: a marker counts only once it is on the disk."""
+        """``durable``: a marker is complete only once it is on the disk."""
         self._markers = markers
         self._durable = durable
 
@@ -300,7 +305,7 @@ class OwnMarkers:
     async def write(
         self, prepared: Transaction, coordinator_epoch: int, places: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Try each place once, some in each turn of the loop; returns those that failed."""
+        """Try each partition once, some in each turn of the loop. Returns those that failed."""
         failed: list[TopicPartition] = []
         for begin in range(0, len(places), MARKERS_PER_TURN):
             some = places[begin : begin + MARKERS_PER_TURN]
@@ -313,7 +318,7 @@ class OwnMarkers:
     def _write_some(
         self, prepared: Transaction, coordinator_epoch: int, places: Iterable[TopicPartition]
     ) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
-        """Write some markers; returns the places with and without a marker."""
+        """Write some markers. Returns the partitions that got one, and those that did not."""
         committed = prepared.state == PREPARE_COMMIT
         written, failed = [], set()
         for place in places:

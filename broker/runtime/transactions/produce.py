@@ -1,6 +1,6 @@
-"""Transactional batches before they are appended: their partitions are added to the transaction, or
-checked against it (KIP-890). The data plane asks only about partitions where the producer has no
-open transaction yet.
+"""Checks transactional batches before they are appended: their partitions are added to the
+transaction, or verified to belong to it (KIP-890). The data plane calls this only for partitions
+where the producer has no open transaction yet.
 """
 
 from __future__ import annotations
@@ -39,38 +39,40 @@ RETRIABLE = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""Errors that producers get as NOT_ENOUGH_REPLICAS, after which all of them try again without new
+"""Errors that producers get as NOT_ENOUGH_REPLICAS. All clients retry after this error without new
 metadata.
 """
 WAIT_S = 30.0
-"""How long a refused batch is awaited before sequences are checked again."""
+"""How long a refused batch is expected to arrive again. After that, sequences are checked as
+usual.
+"""
 MANY = 1000
-"""The limit of awaited batches. For more, only the append checks the order."""
+"""The limit of batches that are expected again. Beyond it, only the append checks the order."""
 
 
 class AwaitedBatches:
-    """Batches that were refused for a temporary reason, so the producer sends them again. Until
-    then, later batches of the same producer are refused with the same error: an error for their
-    order would end librdkafka's transaction, though nothing is lost.
+    """Batches that were refused for a temporary reason, so that the producer sends them again.
+    Until then, later batches of the producer are refused with the same error. An error for their
+    sequence would make librdkafka abort its transaction, although nothing is lost.
     """
 
     def __init__(self) -> None:
         self._first: dict[_Writer, tuple[int, float]] = {}
 
     def is_behind(self, writer: _Writer, base_sequence: int, now: float) -> bool:
-        """Whether an earlier batch must arrive before this one."""
+        """Whether a batch before this one is expected first."""
         first, until = self._first.get(writer, (base_sequence, now))
         return base_sequence > first and now < until
 
     def add(self, writer: _Writer, base_sequence: int, now: float) -> None:
-        """The batch was refused, and will arrive again."""
+        """Note that the batch was refused and is expected again."""
         if len(self._first) >= MANY:
             self._first = {each: row for each, row in self._first.items() if row[1] > now}
         if len(self._first) < MANY:
             self._first[writer] = base_sequence, now + WAIT_S
 
     def discard(self, writer: _Writer) -> None:
-        """The batch has arrived, or never will."""
+        """Note that the batch has arrived, or is no longer expected."""
         self._first.pop(writer, None)
 
 
@@ -90,11 +92,12 @@ class TransactionalProduce:
         version: int,
         asked: list[tuple[Partition, int]],
     ) -> dict[Partition, int] | None:
-        """The error codes of those partitions of a Produce request whose batch may not be appended;
-        None: the connection's request waits until they are known, and is then handled again.
+        """Return the error codes of those partitions of a Produce request whose batch may not be
+        appended. None: they are not known yet. The connection's request then waits and is handled
+        again.
 
-        ``asked`` are partitions with the batch's base sequence, ``producer`` its id and epoch. From
-        version 12 on a client does not add partitions itself: writing adds them.
+        ``asked`` are partitions with the batch's base sequence, ``producer`` is an id and an epoch.
+        From version 12 on a client does not add partitions itself: writing to them adds them.
         """
         claim = Claim(*producer)
         adds = version >= FIRST_VERSION_THAT_ADDS
@@ -138,15 +141,15 @@ class TransactionalProduce:
 
 
 def _is_late(partition: Partition, base_sequence: int, claim: Claim) -> bool:
-    """Whether a batch that would be the first of a transaction is not: the first has sequence 0, so
-    an earlier batch is missing.
+    """Whether a batch that would begin a transaction is not the first one. The first has sequence
+    0; otherwise an earlier batch is missing.
     """
     return base_sequence > 0 and not _is_known(partition, claim.producer_id)
 
 
 def has_transaction(partition: Partition | None, claim: Claim) -> bool:
     """Whether the producer has an open transaction on the partition, and no marker that ends it is
-    on the way to the log; ``partition`` is None if it is not led here.
+    queued. ``partition`` is None if this broker does not lead it.
     """
     if partition is None or claim.producer_id in (partition.ending or ()):
         return False
@@ -173,8 +176,8 @@ def _told(code: int, *, abortable: bool) -> int:
 
 
 def error_for_version(code: int, *, abortable: bool) -> int:
-    """The coordinator's error as a producer gets it for records or offsets; ``abortable`` if it
-    knows TRANSACTION_ABORTABLE.
+    """The coordinator's error, as a producer gets it for records or offsets. ``abortable``: the
+    producer knows TRANSACTION_ABORTABLE.
     """
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,5 +1,5 @@
-"""Producer ids, which are never used twice in the cluster: this broker takes blocks of 1000 from
-the store and allocates ids from them.
+"""Allocates producer ids, which are never used twice in a cluster. This broker takes blocks of 1000
+ids from the store, and allocates ids from its block.
 
 The node is Kafka's `/latest_producer_id_block`. As in Kafka, the rest of a block is lost when the
 broker stops. If logs are copied from another cluster with their producer ids, the node also has the
@@ -49,11 +49,11 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self.least = 0
-        """No smaller id is allocated any more; known once there was a block."""
+        """The smallest id that may be allocated. Known once there was a block."""
         self._one_at_a_time = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """An id that no other producer has or will have; KafkaError while the store is
+        """An id that no other producer has or will have. Raises KafkaError while the store is
         unavailable.
         """
         while not self.is_ready:
@@ -66,8 +66,8 @@ class ProducerIds:
         return self._next < self._end
 
     async def prepare(self) -> None:
-        """Fetch the next block if this one is used up; other calls may take ids from it before the
-        caller does. KafkaError, which producers retry, while the store is unavailable.
+        """Fetch the next block if this one is used up. Other calls may take ids from it before the
+        caller does. While the store is unavailable, raises a KafkaError that producers retry.
         """
         async with self._one_at_a_time:
             if not self.is_ready:
@@ -82,8 +82,8 @@ class ProducerIds:
                 self._end = self._next + BLOCK_SIZE
 
     async def skip_to(self, least: int) -> None:
-        """Allocate no id below this any more on this broker; all brokers must be asked for the
-        whole cluster. KafkaError while the store is unavailable.
+        """From now on, allocate no id below ``least`` on this broker. For the whole cluster, call
+        this on all brokers. Raises KafkaError while the store is unavailable.
         """
         async with self._one_at_a_time:
             if self._next < least:
@@ -100,7 +100,7 @@ class ProducerIds:
         return self._next if self.is_ready else NO_PRODUCER_ID
 
     def given(self, producer_id: int) -> None:
-        """The offered id may have been used: if so, it is not offered again."""
+        """Note that an id was used. If it is the offered one, it is not offered again."""
         if producer_id == self.offered != NO_PRODUCER_ID:
             self._next += 1
 
@@ -119,7 +119,7 @@ class Block(NamedTuple):
 
 
 def take_block(store: Store, broker_id: int) -> Block:
-    """Take the next block for this broker; other brokers may do so at the same time."""
+    """Take the next block for this broker. Other brokers may do so at the same time."""
     while True:
         try:
             data, version = store.get(NODE)

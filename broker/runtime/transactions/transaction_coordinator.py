@@ -1,10 +1,9 @@
-"""Runs the transaction shards: one per partition of __transaction_state, loaded from its log,
-driven by requests and timers.
+"""Runs the transaction shards. There is one per partition of __transaction_state. It is loaded from
+the partition's log, and driven by requests and timers.
 
-broker/state makes the decisions. This file appends and applies a decided state, and writes the
-markers of a prepared transaction: directly if all partitions are on this broker, through
-marker_sender.py in a cluster. After a crash, the next broker that serves the partition completes
-prepared transactions.
+broker/state makes the decisions. This file appends and applies the decided states, and writes the
+markers of prepared transactions: directly on a single broker, through marker_sender.py in a
+cluster. After a crash, the next broker that serves the partition completes prepared transactions.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ LOGGER = logging.getLogger(__name__)
 MIN_IN_SYNC = 2
 """The default in a cluster if there are enough replicas."""
 RETRY_SECONDS = 1.0
-"""How long an answer waits for markers that cannot be written."""
+"""How long a response waits for markers that cannot be written."""
 EXPIRED_PER_TURN = 500
 
 
@@ -83,15 +82,15 @@ class TransactionPartition(CoordinatorPartition):
             self._coordinator.complete_later(self, transaction.transactional_id)
 
     def take(self, transaction: Transaction) -> None:
-        """Append and apply a decided state. KafkaError if it cannot be appended: then nothing has
-        changed.
+        """Append and apply a decided state. Raises KafkaError if it cannot be appended; then
+        nothing has changed.
         """
         self.append([self.shard.record_of(transaction)])
         self.shard.commit(transaction)
 
     def append(self, records: Iterable[TransactionRecord]) -> None:
-        """Append records; KafkaError with an error of a coordinator."""
-        self.check()  # not if it was unloaded and is led again meanwhile
+        """Append records. Raises KafkaError with a coordinator's error."""
+        self.check()  # fails if it was unloaded meanwhile, also if this broker leads it again
         batch = build_batch(
             [
                 (
@@ -105,14 +104,14 @@ class TransactionPartition(CoordinatorPartition):
         self.writer.append(self.place, batch, self.append_ended)
 
     def is_settled(self) -> bool:
-        """Whether earlier decisions can no longer be lost, as far as the settings require it;
-        KafkaError if this broker does not lead.
+        """Whether earlier decisions can no longer be lost, as far as the settings require it.
+        Raises KafkaError if this broker does not lead.
         """
         return self.writer.to_be_committed(self.place) is None
 
     async def settled(self, timeout_s: float | None = COMMIT_SECONDS) -> None:
-        """Wait until earlier decisions are on the disk, if the settings require it, and on the
-        in-sync replicas; KafkaError if that fails or takes too long.
+        """Wait until earlier decisions are on the in-sync replicas, and on the disk if the settings
+        require it. Raises KafkaError if that fails or takes too long.
         """
         await self.writer.committed(self.place, timeout_s)
 
@@ -138,7 +137,9 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self._markers = markers
 
     def begin(self) -> None:
-        """Transactions exist: check periodically for those past their timeout."""
+        """Called when transactions exist: begins to check periodically for those past their
+        timeout.
+        """
         config = self._config
         overdue_ms = config["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
         expiry_ms = config["transaction.remove.expired.transaction.cleanup.interval.ms"]
@@ -165,14 +166,14 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     # ---- partitions ----
 
     def partition(self, transactional_id: str) -> TransactionPartition:
-        """The loaded partition that keeps a transactional id; KafkaError if there is none."""
+        """The partition of a transactional id. Raises KafkaError if it is not loaded here."""
         found = self.find(transactional_id)
         found.check()
         return found
 
     async def settled(self, transactional_id: str) -> None:
         """Wait until earlier decisions about the transactional id can no longer be lost, as far as
-        the settings require it; KafkaError if they may be.
+        the settings require it. Raises KafkaError if they may be.
         """
         partition = self.partition(transactional_id)
         if self.waits and not partition.is_settled():
@@ -181,7 +182,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     # ---- executing decisions ----
 
     def with_producer_id(self, decide: Callable[[], T]) -> T | Awaitable[T]:
-        """Decide now, or, if no producer id is available, once one is."""
+        """Call ``decide`` now, or once a producer id is available."""
         if self.producer_ids.is_ready:
             return decide()
         return self._decide_later(decide)
@@ -197,7 +198,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, claim: Claim | None
     ) -> Decision | Awaitable[Decision]:
-        """InitProducerId; call it by `with_producer_id`. KafkaError if nothing could be
+        """InitProducerId. Call it through `with_producer_id`. Raises KafkaError if nothing could be
         decided.
         """
         partition = self.partition(transactional_id)
@@ -219,7 +220,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         places: frozenset[TopicPartition],
         client_version: int,
     ) -> int:
-        """Add partitions to the transaction; returns an error code."""
+        """Add partitions to the transaction. Returns an error code."""
         try:
             partition = self.partition(transactional_id)
             decision = partition.shard.handle_add(
@@ -234,7 +235,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def verify_partitions(
         self, transactional_id: str, claim: Claim, places: frozenset[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Check whether the partitions belong to the transaction; returns an error code for
+        """Check whether the partitions belong to the transaction. Returns an error code for
         each.
         """
         try:
@@ -246,7 +247,9 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def end_transaction(
         self, transactional_id: str, claim: Claim, client_version: int, *, committed: bool
     ) -> Decision | Awaitable[Decision]:
-        """EndTxn; call it by `with_producer_id`. KafkaError if nothing could be decided."""
+        """EndTxn. Call it through `with_producer_id`. Raises KafkaError if nothing could be
+        decided.
+        """
         partition = self.partition(transactional_id)
         decision = partition.shard.handle_end(
             transactional_id,
@@ -262,8 +265,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
     def _carry_out(
         self, partition: TransactionPartition, decision: Decision
     ) -> Decision | Awaitable[Decision]:
-        """Append a decision. The markers of a prepared transaction are written before the answer,
-        so that readers, and the producer's next transaction, find it completed.
+        """Append a decision. The markers of a prepared transaction are written before the response,
+        so that consumers, and the producer's next transaction, find it completed.
         """
         transaction = decision.transaction
         if transaction is not None:
@@ -297,7 +300,8 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         assert decision.transaction is not None
         work = self.spawn(self._complete(partition, decision.transaction.transactional_id))
         await partition.settled()
-        # It is decided: a partition that cannot be written now delays the answer only briefly.
+        # The end is decided, so a partition that cannot be written now delays the response only
+        # briefly.
         await asyncio.wait({work}, timeout=RETRY_SECONDS)
         return decision
 
@@ -315,15 +319,15 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         self.spawn(wait_and_complete())
 
     async def _complete(self, partition: TransactionPartition, transactional_id: str) -> None:
-        """Write the markers of a prepared transaction until all are written, or another broker is
-        responsible.
+        """Write the markers of a prepared transaction, until all are written or another broker
+        serves the partition.
         """
         if transactional_id in partition.completing:
             return
         partition.completing.add(transactional_id)
         try:
-            # Only after the decision is durable: a marker without it would leave half a
-            # transaction.
+            # The markers follow once the decision is durable. If it were lost after some markers,
+            # half of a transaction would be committed.
             await partition.settled(timeout_s=None)
             prepared = partition.shard.transactions[transactional_id]
             retry_s = self._markers.retry_s
@@ -376,7 +380,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
             self.complete_later(partition, transactional_id)
 
     async def _forget_expired(self) -> None:
-        """Forget transactional ids that were not used for long."""
+        """Forget transactional ids that were not used for a long time."""
         for partition in self._loaded():
             known = list(partition.shard.transactions)
             for begin in range(0, len(known), EXPIRED_PER_TURN):
@@ -390,7 +394,7 @@ class TransactionCoordinator(Coordinator[TransactionPartition]):
         return [item for item in self.partitions if item.error_code == ErrorCode.NONE]
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Run it periodically; a failure is reported, and it runs again at the next time."""
+        """Run ``work`` periodically. A failure is reported, and does not stop later runs."""
 
         async def again() -> None:
             while True:

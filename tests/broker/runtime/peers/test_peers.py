@@ -260,15 +260,15 @@ def test_a_connection_that_has_ended_is_told_before_the_loop_comes_to_it() -> No
         here, there = socket.socketpair()
         with here:
             peers.watch(2, here.fileno())
-            peers.look()
+            peers.check_connections()
             assert told == []
             there.close()
-            peers.look()
-            peers.look()  # one report is enough
+            peers.check_connections()
+            peers.check_connections()  # one report is enough
             assert told == [2]
             peers.watch(2, here.fileno())
             peers.unwatch(2)
-            peers.look()
+            peers.check_connections()
             assert told == [2]
 
     run(story)

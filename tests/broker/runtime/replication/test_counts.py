@@ -73,7 +73,7 @@ def tell(story: Callable[[Scene], Awaitable[None]], *, growing: bool = False) ->
 
 def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() -> None:
     async def story(scene: Scene) -> None:
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.apply(scene.entry, 4)
         await reached(lambda: scene.entry.partition_count == 2)
         assert scene.reports == [
             "'t' has 2 partitions, and the controller prepared it for 4 and did not say how that "
@@ -85,7 +85,7 @@ def test_a_rollback_that_the_controller_could_not_say_is_found_in_the_store() ->
 
 def test_while_the_store_has_it_growing_the_old_count_stays_refused() -> None:
     async def story(scene: Scene) -> None:
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.apply(scene.entry, 4)
         await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
@@ -99,10 +99,10 @@ def test_what_the_controller_says_meanwhile_counts() -> None:
         def prepared_anew() -> None:
             scene.when_read = lambda: None
             znodes.begin_expansion(scene.store, scene.topic, [(0,), (0,)])
-            scene.counts.tell(scene.entry, 4)
+            scene.counts.apply(scene.entry, 4)
 
         scene.when_read = prepared_anew
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.apply(scene.entry, 4)
         await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
@@ -123,13 +123,13 @@ def test_a_commit_that_is_told_of_meanwhile_leaves_the_other_topics_to_be_looked
         def committed() -> None:
             scene.when_read = lambda: None
             for entry in others:
-                scene.counts.tell(entry, 2)
+                scene.counts.apply(entry, 2)
             znodes.begin_expansion(scene.store, scene.topic, [(0,), (0,)])
-            scene.counts.tell(scene.entry, 4)
+            scene.counts.apply(scene.entry, 4)
 
         scene.when_read = committed
         for entry in (scene.entry, *others):
-            scene.counts.tell(entry, 4)
+            scene.counts.apply(entry, 4)
         await reached(lambda: scene.reads == 3)
         assert scene.entry.partition_count == 4
 
@@ -142,10 +142,10 @@ def test_a_look_that_is_over_late_changes_no_count_that_was_committed_meanwhile(
             partition = PartitionImage(0, 0, (0,), (0,))
             grown = scene.topic._replace(partitions=(partition,) * 4)
             scene.metadata.image = scene.metadata.image.with_topics(grown)
-            scene.counts.tell(scene.entry, 4)
+            scene.counts.apply(scene.entry, 4)
 
         scene.when_read = committed
-        scene.counts.tell(scene.entry, 4)
+        scene.counts.apply(scene.entry, 4)
         await reached(lambda: scene.reads == 1)
         await asyncio.sleep(0.01)
         assert scene.entry.partition_count == 4
@@ -157,11 +157,11 @@ def test_a_look_that_is_over_late_changes_no_count_that_was_committed_meanwhile(
 @pytest.mark.parametrize("told", [-1, 4])
 def test_a_count_that_clients_are_told_needs_no_look_nor_does_none(told: int) -> None:
     async def story(scene: Scene) -> None:
-        scene.counts.tell(scene.entry, told)
+        scene.counts.apply(scene.entry, told)
         partition = PartitionImage(0, 0, (0,), (0,))
         grown = scene.topic._replace(partitions=(partition,) * 4)
         scene.metadata.image = scene.metadata.image.with_topics(grown)
-        scene.counts.tell(scene.entry, told)
+        scene.counts.apply(scene.entry, told)
         await asyncio.sleep(0.02)
         assert scene.reads == 0
         assert scene.entry.partition_count == told
@@ -179,7 +179,7 @@ def test_a_leader_that_has_not_heard_how_a_contraction_ended_finds_that_in_the_s
             node = ContractionNode(topic_id, 1, ((0, 0), (1, 0)), 0, holds=end == "decided")
             scene.store.ensure(CONTRACTIONS)
             scene.store.create(f"{CONTRACTIONS}/t", contraction_node(node))
-        scene.counts.tell(scene.entry, 2, 1)
+        scene.counts.apply(scene.entry, 2, 1)
         if end == "prepared":
             await reached(lambda: scene.reads > 2)
             assert (scene.entry.partition_count, scene.entry.retired_from) == (2, 1)

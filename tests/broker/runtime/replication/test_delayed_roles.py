@@ -1,5 +1,5 @@
-"""broker/runtime/replication/put_off.py: requests of the controller for a hanging log dir do not
-delay those for other log dirs. They are done when the log dir answers again.
+"""broker/runtime/replication/delayed_roles.py: requests of the controller for a log dir that hangs
+do not delay those for other log dirs. They are executed when it answers again.
 """
 
 from __future__ import annotations

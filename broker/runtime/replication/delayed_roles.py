@@ -1,6 +1,6 @@
-"""Delays the controller's requests for partitions whose log dir hangs: they are executed once it
-answers again, unless a newer request has replaced them. Neither the controller nor requests for
-other log dirs wait for that.
+"""Delays the controller's requests for partitions whose log dir hangs. They are executed once the
+log dir answers again, unless newer requests have replaced them. The controller and requests for
+other log dirs do not wait for that.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
         LeaderAndIsrTopic,
     )
 
-__all__ = ["PutOff", "Said", "wait_for"]
+__all__ = ["DelayedRole", "DelayedRoles", "wait_for"]
 
 RETRY_S = 1.0
 """The pause after the store was unreachable."""
 
 
-class Said(NamedTuple):
+class DelayedRole(NamedTuple):
     """One partition of a request."""
 
     request: LeaderAndIsrRequest
@@ -42,8 +42,8 @@ class Said(NamedTuple):
         return TopicPartition(self.topic.topic_name, self.state.partition_index)
 
 
-class PutOff:
-    """The last request for each such partition."""
+class DelayedRoles:
+    """The last request for each partition in a log dir that hangs."""
 
     def __init__(
         self,
@@ -51,47 +51,49 @@ class PutOff:
         log_manager: LogManager,
         carry_out: Callable[[str], Awaitable[None]],
     ) -> None:
-        """``carry_out(path)`` is called when the log dir with this path answers again; StoreError:
-        try again later.
+        """``carry_out(path)`` is called when the log dir with this path answers again. If it raises
+        StoreError, it is called again later.
         """
         self._node = node
         self._log_manager = log_manager
         self._carry_out = carry_out
-        self._said: dict[TopicPartition, Said] = {}
+        self._roles: dict[TopicPartition, DelayedRole] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
-    def add(self, said: Said) -> None:
+    def add(self, role: DelayedRole) -> None:
         """Delay a request: its log dir hangs."""
-        self._said[said.place] = said
-        path = self._path(said.place)
+        self._roles[role.place] = role
+        path = self._path(role.place)
         if path not in self._waiting:
             self._waiting[path] = self._node.loop.create_task(self._wait(path))
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
         """Drop the requests for these partitions, because of newer ones."""
-        if self._said:
+        if self._roles:
             for place in places:
-                self._said.pop(place, None)
+                self._roles.pop(place, None)
 
     def epoch(self, place: TopicPartition, topic_id: UUID) -> int:
-        """The leader epoch of the delayed role in a topic; -1 if there is none. A topic without an
-        id may be any.
+        """The leader epoch of the delayed role of a partition; -1 if there is none. A topic id of
+        zeros matches any topic.
         """
-        said = self._said.get(place)
-        if said is None or topic_id not in (ZERO_UUID, said.topic.topic_id):
+        role = self._roles.get(place)
+        if role is None or topic_id not in (ZERO_UUID, role.topic.topic_id):
             return -1
-        return said.state.leader_epoch
+        return role.state.leader_epoch
 
-    def there(self, path: str) -> list[Said]:
-        """The delayed requests for one log dir; the caller drops them when they are executed."""
-        return [said for place, said in self._said.items() if self._path(place) == path]
+    def in_log_dir(self, path: str) -> list[DelayedRole]:
+        """The delayed requests for one log dir. The caller drops them when it has executed them."""
+        return [role for place, role in self._roles.items() if self._path(place) == path]
 
     def _path(self, place: TopicPartition) -> str:
         home = self._log_manager.home(place)
         return "" if home is None else home.path
 
     async def _wait(self, path: str) -> None:
-        """Wait until the log dir's calls have ended; requests that are delayed again wait again."""
+        """Wait until the log dir's calls have ended, then execute the requests. Repeat this for
+        requests that are delayed again.
+        """
         await wait_for(self._node, path)
         del self._waiting[path]
         while True:
@@ -109,4 +111,4 @@ async def wait_for(node: Node, path: str) -> None:
 
 
 def _nothing() -> None:
-    """A call that runs after all others."""
+    """A call that runs after all others and does nothing."""
