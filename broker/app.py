@@ -44,8 +44,8 @@ STOP_TIMEOUT_S = 5.0
 END_TXN = 26
 WRITE_SHARE_GROUP_STATE = 85
 SWITCH_S = 0.0005
-"""How long a thread that computes in Python delays the loop each time the loop wakes up; Python's
-default is ten times as long.
+"""Python's switch interval: how long a thread that runs Python code delays the loop each time the
+loop wakes up. Python's default is ten times as long.
 """
 IDLE_CHECK_S = 5.0
 STORE_PAUSE_S = 0.5
@@ -91,8 +91,8 @@ def _watched_loop() -> asyncio.AbstractEventLoop:
 def _bind(config: BrokerConfig) -> list[list[socket.socket]]:
     """Bind the port of each listener, so that a port in use is reported before any log is opened.
 
-    A broker that may have to wait for a ZooKeeper ensemble does not listen yet, so clients try
-    another broker.
+    A broker that may have to wait for a ZooKeeper ensemble does not listen until it is open, so
+    clients try another broker meanwhile.
     """
     backlog = None if config["zookeeper.connect"] else config["socket.listen.backlog.size"]
     bound: list[list[socket.socket]] = []
@@ -164,8 +164,8 @@ async def _run(config: BrokerConfig, sockets: list[list[socket.socket]], on_read
 
 
 async def _opened(broker: Broker, endpoints: tuple[Endpoint, ...], stop: asyncio.Event) -> bool:
-    """Open the broker; in a cluster, once the coordination store answers. False if it was asked to
-    stop before.
+    """Open the broker. In a cluster, retry until the coordination store answers. Returns False if
+    the broker was asked to stop first.
     """
     while True:
         try:
@@ -191,7 +191,7 @@ async def _serve(
     on_ready: OnReady,
     stop: asyncio.Event,
 ) -> None:
-    """Accept connections until asked to stop; then answer the requests in flight."""
+    """Accept connections until the broker is asked to stop; then answer the requests in flight."""
     loop = asyncio.get_running_loop()
     backlog = config["socket.listen.backlog.size"]
     accepting: list[asyncio.AbstractServer | Listening | TlsAcceptor] = []
@@ -248,19 +248,21 @@ async def _serve(
 
 
 async def _begin_coordinators(broker: Broker, server: Server) -> None:
-    """Create the coordinators that have work without a request."""
+    """Create the coordinators that have work to do before any request arrives."""
     if TRANSACTION_TOPIC in broker.image.topics:
         # A prepared transaction blocks readers until it is completed.
         await server.loading.wait(END_TXN)
         broker.loop.call_soon(broker.transactions)
     if SHARE_STATE_TOPIC in broker.image.topics:
-        # It deletes superseded records from its logs.
+        # The share coordinator deletes superseded records from its logs.
         await server.loading.wait(WRITE_SHARE_GROUP_STATE)
         broker.loop.call_soon(broker.share_coordinator)
 
 
 async def _joined(membership: Membership, stop: asyncio.Event) -> bool:
-    """Whether this broker has joined the cluster; False if it was asked to stop before."""
+    """Wait until this broker has joined the cluster. Returns False if it was asked to stop
+    first.
+    """
     joining = asyncio.ensure_future(membership.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -282,7 +284,7 @@ async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractSer
 
 
 def _stop_at_end(descriptor: int, stop: asyncio.Event) -> None:
-    """Stop once standard input has ended: the process that started this broker has ended."""
+    """Stop when standard input is closed: the process that started this broker has ended."""
     if not os.read(descriptor, 4096):
         asyncio.get_running_loop().remove_reader(descriptor)
         stop.set()

@@ -1,8 +1,9 @@
-"""The web console of a broker's HTTP listener. It is a separate process, which the first request
-for a page starts; later requests are forwarded to it. It ends with the broker.
+"""The web console of a broker's HTTP listener. It runs in a separate process, which the first
+request for a page starts. Requests are forwarded to this process. It ends with the broker.
 
-None of it is loaded before, and the broker's loop renders no page. The process speaks Kafka's
-protocol to the cluster, so it has only the rights of the user who is logged in.
+Nothing of the console is loaded before the first request, and the broker's loop renders no page.
+The process speaks Kafka's protocol to the cluster, so it has only the rights of the user who is
+logged in.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ class Console:
                 headers=[*_forwarded(request), (PROXY_HEADER, self._key)],
             )  # fmt: skip
             events = (head, h11.Data(data=request.body), h11.EndOfMessage())
-            # At once: the console can refuse by the headers alone, and close the connection.
+            # Send the headers first: the console can refuse a request by its headers alone and
+            # close the connection.
             writer.write(b"".join(http.send(event) or b"" for event in events))
             await writer.drain()
             answer = await _next(http, reader)

@@ -1,8 +1,8 @@
-"""Applies injected faults: while there are any, the data plane asks here about each request. Error
-answers have the form of their API.
+"""Applies injected faults. While there are any, the data plane calls `FaultInjector.strike` for
+each request. Error responses have the form of their API.
 
-state/faults.py evaluates the rules. Only a broker with kstore.fault.injection.enable has this;
-without a rule the data plane does not call it.
+state/faults.py evaluates the rules. Only a broker with kstore.fault.injection.enable has a
+FaultInjector. Without rules the data plane does not call it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class FaultInjector:
         self.server = server
 
     def add(self, faults: Sequence[Fault]) -> list[int]:
-        """Add rules, which apply from the next request on, and return their numbers. FaultError for
-        an invalid rule.
+        """Add rules and return their numbers. They apply from the next request on. Raises
+        FaultError for an invalid rule.
         """
         for fault in faults:
             _check(fault)
@@ -71,7 +71,7 @@ class FaultInjector:
         return found
 
     def clear(self) -> None:
-        """Remove all rules. Dropped answers stay dropped."""
+        """Remove all rules. Responses that were dropped already are not sent."""
         self.book.clear()
         self._tell_plane()
 
@@ -89,7 +89,7 @@ class FaultInjector:
         client_id: bytes | None,
         body: bytes,
     ) -> Fate | None:
-        """What happens to a request; None if no fault applies."""
+        """Decide what happens to a request. None: no fault applies."""
         if version < 0 or not self.book.concerns(api_key):
             return None
         struck = _Struck(self.server, connection, api_key, version, correlation_id, client_id, body)
@@ -129,14 +129,14 @@ class _Struck:
 
     @property
     def request(self) -> Any:
-        """The decoded message; ProtocolError."""
+        """The decoded message. Raises ProtocolError."""
         if self._request is None:
             cls = APIS[self.api_key].request
             self._request = cls.decode(self._body, self.version, allow_trailing=True)
         return self._request
 
     def asked(self) -> Asked:
-        """The properties that rules match, without its topics."""
+        """The request's properties that rules match, without its topics."""
         internal = API_TABLE[self.api_key].internal
         from_broker = internal or BROKER_CLIENT.fullmatch(self._client_id) is not None
         node_id = self.broker.node_id
@@ -166,7 +166,7 @@ class _Struck:
         return "" if topic is None else topic.name
 
     async def carry_out(self, request: Any) -> Any:
-        """Run the API's handler and return its answer as a message (some answers encode
+        """Run the API's handler and return its response as a message (some responses encode
         themselves).
         """
         handler, api, _ = self.server.handler(self.api_key)
@@ -208,7 +208,7 @@ class Fate:
 
     @property
     def holds(self) -> bool:
-        """Whether the answer, and the ones after it, are delayed."""
+        """Whether this response and the later ones of its connection are delayed."""
         return self._hold_ms > 0
 
     def wait(self, resume: Callable[[], None]) -> bool:
@@ -219,13 +219,13 @@ class Fate:
         return wait_ms > 0
 
     def hold(self, slot: Slot) -> None:
-        """Send the answer of this slot when its time has come, or never."""
+        """Send the response of this slot after the delay, or never."""
         hold_ms, self._hold_ms = self._hold_ms, 0
         if hold_ms < NEVER_MS:
             self._call_later(hold_ms / 1000, slot.complete, None)
 
     def answer(self) -> Later | None:
-        """The answer that replaces the handler's; None: no change."""
+        """The response that replaces the handler's. None: no change."""
         if not self._errors:
             return None
         struck, code = self._struck, self._errors[0].fault.code
@@ -255,7 +255,7 @@ class Fate:
     # ---- errors ----
 
     def _fail_partitions(self) -> None:
-        """Produce and Fetch: the data plane puts the errors into the answer."""
+        """Produce and Fetch: the data plane writes the errors into the response."""
         errors, self._errors = self._errors, []
         fetch = self._struck.api_key == FETCH
         refused: dict[Any, int] = {}
@@ -275,8 +275,8 @@ class Fate:
             self.refused, self.denied = refused or None, denied or None
 
     async def _answer(self) -> Any:
-        """The answer with the error for all partitions, or for some with the real answer for the
-        others.
+        """The response with the error for all partitions. If only some partitions fail, the others
+        get the handler's response.
         """
         struck, request = self._struck, self._struck.request
         whole = next((strike.fault for strike in self._errors if not strike.places), None)
@@ -317,7 +317,7 @@ _TAKE: dict[str, Callable[[Fate, Strike], None]] = {
 
 
 def _check(fault: Fault) -> None:
-    """FaultError for a rule with topics if its API has none."""
+    """Raise FaultError if a rule has topics and the requests of its API have none."""
     if fault.api is None:
         return
     name = APIS[fault.api].name

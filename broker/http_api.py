@@ -1,7 +1,7 @@
 """The broker's HTTP API: health, metrics, cluster, topics, and injected faults.
 
-It listens on kstore.http.listener (kstore.metrics.listener: metrics only); otherwise none of it is
-loaded. An error is a JSON object with one sentence.
+It listens on kstore.http.listener, and for metrics only on kstore.metrics.listener. Without either,
+nothing of it is loaded. An error is a JSON object with one sentence.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ MAX_ERROR_CHARS = 500
 
 
 async def serve_metrics(broker: Broker, stall: LoopStall) -> tuple[asyncio.AbstractServer, str]:
-    """Answer GET /metrics on kstore.metrics.listener, without authentication, so only on a loopback
-    address.
+    """Answer GET /metrics on kstore.metrics.listener. There is no authentication, so the address
+    must be a loopback address.
     """
     url = broker.config[METRICS_LISTENER]
     host, _ = address_of(METRICS_LISTENER, url)
@@ -95,7 +95,8 @@ class Listening:
 async def serve_api(server: Server, stall: LoopStall) -> tuple[Listening, str]:
     """Listen on kstore.http.listener; returns the listening sockets and their URL.
 
-    ConfigError, also for an address that other machines reach and no token; ListenError.
+    Raises ConfigError for an invalid setting, or if other machines can reach the address and there
+    is no token. Raises ListenError.
     """
     config = server.broker.config
     url, token = config[LISTENER], config[TOKEN]
@@ -117,7 +118,7 @@ def _principal(broker: Broker) -> str:
 def _may(
     broker: Broker, request: Request, operation: AclOperation, kind: AclResourceType, name: str
 ) -> bool:
-    """Whether requests over HTTP have a right: they have the rights of kstore.http.principal."""
+    """Whether HTTP requests may do an operation. They have the rights of kstore.http.principal."""
     return broker.authorizer is None or broker.authorizer.authorize(
         _principal(broker), request.client_host, operation, kind, name
     )
@@ -135,8 +136,8 @@ def _strange_host() -> Answer:
 
 
 class HttpApi:
-    """Answers the requests to one broker. ``token``: the token that clients must send; None or "":
-    none.
+    """Answers the requests to one broker. ``token`` is the token that clients must send; with None
+    or "" they need none.
     """
 
     def __init__(self, server: Server, stall: LoopStall, token: str | None) -> None:
@@ -197,7 +198,7 @@ class HttpApi:
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), wanted)
 
     def _may_break(self, request: Request) -> bool:
-        """Whether faults may be listed and injected; a denial is logged."""
+        """Whether the client may list and inject faults. A denial is logged."""
         what = AclResourceType.CLUSTER, CLUSTER_NAME
         if _may(self.broker, request, AclOperation.ALTER, *what):
             return True
@@ -273,7 +274,7 @@ class HttpApi:
         return _json(201, {"faults": injector.book.rows(numbers)})
 
     def clear_faults(self, request: Request) -> Answer:
-        """Remove all faults; the answer lists them a last time, with how often each was applied."""
+        """Remove all faults. The response lists them, with how often each was applied."""
         if self._injector is None:
             return _json(200, {"faults": []})
         rows = self._injector.book.rows()
@@ -281,7 +282,7 @@ class HttpApi:
         return _json(200, {"faults": rows})
 
     def remove_fault(self, request: Request) -> Answer:
-        """Remove one fault; the answer shows it a last time."""
+        """Remove one fault. The response shows it."""
         text = request.path.strip("/").partition("/")[2]
         book = None if self._injector is None else self._injector.book
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
@@ -328,8 +329,8 @@ def _error(status: int, sentence: str, **headers: str) -> Answer:
 
 
 async def _pieces(lines: Iterator[str]) -> AsyncIterator[bytes]:
-    """Join lines into pieces; empty lines are left out. Other work has its turn in between, also
-    while many lines are empty.
+    """Join lines into pieces and leave out empty lines. Other work on the loop runs between the
+    pieces, and also while many lines are empty.
     """
     piece: list[str] = []
     slices = Slices()

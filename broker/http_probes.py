@@ -32,8 +32,8 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 64
 POLL_S = 0.25
 LAST_S = 2.0
-"""How long connections that were accepted while the loop was stuck are still answered after
-that.
+"""After the loop is no longer stuck, how long the thread still answers the connections that it has
+accepted.
 """
 
 
@@ -54,7 +54,7 @@ class _Server(Protocol):
 
 
 class Probes:
-    """Answers while the loop is not stuck."""
+    """Answers probes on the loop."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class Probes:
 
 
 class StuckAnswers:
-    """Answers while the loop is stuck, on the loop's listening sockets."""
+    """Answers probes in a thread while the loop is stuck, on the loop's listening sockets."""
 
     def __init__(self, holds: LoopHolds, server: asyncio.AbstractServer) -> None:
         self._holds = holds
@@ -105,8 +105,8 @@ class StuckAnswers:
             sock.close()
 
     def begin(self, began_us: int) -> None:
-        """The loop has been blocked since this time of the monotonic clock. Runs in the guard's
-        thread.
+        """Begin to answer: the loop has been blocked since ``began_us`` of the monotonic clock.
+        Runs in the guard's thread.
         """
         thread = threading.Thread(
             target=self._serve, args=(began_us,), name="kstore-livez", daemon=True
@@ -154,7 +154,7 @@ def _accept(
 ) -> None:
     try:
         sock, _ = listening.accept()
-    except OSError:  # the loop was faster, or the client has disconnected
+    except OSError:  # the loop has accepted it, or the client has disconnected
         return
     sock.setblocking(False)
     if len(waiting) >= MAX_CONNECTIONS:
@@ -174,8 +174,8 @@ def _drop(
 
 
 def _read(sock: socket.socket, http: h11.Connection, began_us: int) -> bool:
-    """Read available bytes, and answer once the request is complete; returns whether that
-    is done.
+    """Read the available bytes, and answer if the request is complete. Returns whether the
+    connection is finished.
     """
     try:
         http.receive_data(sock.recv(MAX_HEAD_BYTES))
@@ -195,7 +195,7 @@ def _read(sock: socket.socket, http: h11.Connection, began_us: int) -> bool:
         ):
             sock.sendall(http.send(event) or b"")
     except (OSError, h11.ProtocolError):
-        return True  # it is malformed, or its client has disconnected
+        return True  # the request is malformed, or its client has disconnected
     return True
 
 

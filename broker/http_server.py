@@ -1,6 +1,6 @@
-"""An HTTP server on the broker's loop, with h11 as parser. A connection gets one answer, requests
-have a size limit, and long bodies are sent in pieces, with other work between them. http_api.py
-makes the answers.
+"""A small HTTP server on the broker's loop, with h11 as its parser. Each connection gets one
+response. Requests have a size limit. Long bodies are sent in pieces, and other work on the loop
+runs between them. http_api.py creates the responses.
 
 A framework would cost 0.25 s of start-up time and 130 modules; h11 costs 30 ms, and only if a
 listener is set.
@@ -28,13 +28,15 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_WAITING = 64
 """Limit of connections without a complete request; beyond it, the oldest is closed."""
 MAX_STREAMS = 64
-"""Limit of simultaneous answers in pieces; further ones are refused. An answer in one piece is
+"""Limit of simultaneous responses in pieces; further ones are refused. A response in one piece is
 never refused.
 """
 REQUEST_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 LINGER_S = 1.0
-"""How long the rest of a refused request is read and discarded, so that its answer arrives."""
+"""How long the rest of a refused request is read and discarded, so that the client receives the
+response.
+"""
 PIECE_BYTES = 65536
 JSON = "application/json"
 LOGGER = logging.getLogger("kstore.broker")
@@ -73,8 +75,8 @@ class _BadRequestError(Exception):
 
 
 def address_of(name: str, url: str) -> tuple[str, int]:
-    """Host and port of http://HOST:PORT; without a host, the loopback address. ConfigError names
-    the setting.
+    """Host and port of http://HOST:PORT. Without a host, the loopback address. The ConfigError for
+    an invalid URL names the setting.
     """
     parts = urlsplit(url)
     try:
@@ -95,8 +97,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether the request's Host header names this machine. In a browser that another site's DNS
-    name has led here (DNS rebinding), it has that name.
+    """Whether the request's Host header names this machine. After DNS rebinding, a browser sends
+    the name of the other site.
     """
     try:
         host = urlsplit(f"//{request.headers.get('host', 'localhost')}").hostname or ""
@@ -252,7 +254,7 @@ class _Connection:
         await self.writer.drain()
 
     async def write_pieces(self, answer: Answer, pieces: AsyncIterator[bytes]) -> None:
-        """Answer with a body in pieces; other work has its turn between them."""
+        """Answer with a body in pieces. Other work on the loop runs between them."""
         self._begin(answer)
         if not self._is_head:
             async for piece in pieces:
@@ -263,7 +265,7 @@ class _Connection:
         await self.writer.drain()
 
     async def linger(self) -> None:
-        """Read the rest of a request that was refused before its end."""
+        """Read and discard the rest of a request that was refused early."""
         if self._http.their_state not in {h11.SEND_BODY, h11.ERROR}:
             return
         if self.writer.can_write_eof():

@@ -1,7 +1,8 @@
-"""The Python side of the data plane: admission of connections, and answers from Python handlers.
+"""The Python side of the data plane: admission of connections, and responses from Python handlers.
 
-A request is decoded by its message class and passed to the handler that the table names; the
-response is encoded. A handler may answer later. Nothing here depends on a particular API.
+The message class decodes a request, the handler from the table of APIs (api/__init__.py) answers
+it, and the response is encoded. A handler may answer later. Nothing here depends on a particular
+API.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
         QuotaParts, ReplicaParts, ScramParts, ShareLeaderParts, StreamsParts, TelemetryParts,
         TopicPartitionsParts, TransactionAdminParts, TransactionalOffsetsParts, Protocol,
     ):  # fmt: skip
-        """The parts of a broker that handlers use, all of them together."""
+        """All the parts of a broker that handlers use."""
 
     def _parts_of(broker: Broker) -> HandlerParts:
         """The broker, which has all of them."""
@@ -96,7 +97,7 @@ MAX_LINES = 50
 AT_ONCE_BYTES = 8 * 1024
 """Up to this size a request is decoded in one step."""
 NARROW_BYTES = 512
-"""Up to this size a request is also processed in one step: it has few rows."""
+"""Up to this size a request is also processed in one step, since it has few rows."""
 STEP_ELEMENTS = 2000
 """Elements of a late answer that are encoded in one turn of the loop."""
 LARGE_ANSWER_BYTES = 256 * 1024
@@ -104,8 +105,8 @@ LARGE_ANSWER_BYTES = 256 * 1024
 CHECK_S = 0.001
 """How often a broker that stops looks whether groups have given all late answers."""
 UNSUPPORTED = -1
-"""The version that the data plane passes for an ApiVersions request with a newer version
-than ours.
+"""The version that the data plane passes for an ApiVersions request of a version that kstore does
+not support.
 """
 
 
@@ -120,7 +121,9 @@ class Server:
         self.remove_writer = loop.remove_writer
         self.stopping = False
         self._loop = loop
-        self._lines = LogLimit(loop, self._tell_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES)
+        self._lines = LogLimit(
+            loop, self._report_rest, of_group=MAX_LINES_OF_GROUP, of_all=MAX_LINES
+        )
         self._handlers: dict[int, tuple[Handler, Any, int]] = {}
         self._rows: Mapping[int, ApiRow] = API_TABLE
         self._placed = _in_cluster
@@ -182,7 +185,7 @@ class Server:
         if not about or self._lines.admits(group_of(about)):
             log.warning("%s", sentence if sentence.isprintable() else printable(sentence))
 
-    def _tell_rest(self, group: str, count: int) -> None:
+    def _report_rest(self, group: str, count: int) -> None:
         what = (
             f"{group}: {count:,} more such lines" if group else f"{count:,} more lines of clients"
         )
@@ -200,8 +203,8 @@ class Server:
         connection.close()
 
     def failed(self, connection: Connection, problem: Exception) -> None:
-        """Called when a request failed: a malformed request is the client's error, everything else
-        the broker's.
+        """Called when a request failed. A malformed request is an error of the client; every other
+        failure is an error of the broker.
         """
         if isinstance(problem, ProtocolError):
             self.closing(connection, str(problem))
@@ -222,7 +225,7 @@ class Server:
         client_id: bytes | None,
         body: bytes,
     ) -> Any:
-        """The answer's body; None for no answer; or what `park` waits for."""
+        """The response's body, None for no response, or the `Later` that `park` waits for."""
         # An unauthenticated client may only send ApiVersions, and gets its answer at once.
         if connection.authentication is None and self.loading.holds(connection, api_key):
             return None
@@ -244,13 +247,13 @@ class Server:
         if isinstance(response, Awaitable):
             return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
-            self.broker.throttles.tell(connection, response)
+            self.broker.throttles.set_throttle_time(connection, response)
         if found := error_counts(response, version):
             self.broker.plane.count_errors(api_key, found)
         return response.encode(version)
 
     def handler(self, api_key: int) -> tuple[Handler, Any, int]:
-        """The handler of an API, the API, and how many elements a request may have."""
+        """The handler of an API, the API, and the limit of elements of a request."""
         return self._handlers.get(api_key) or self._resolve(api_key)
 
     def context(
@@ -308,7 +311,7 @@ class Server:
             slot.give_up()
 
     def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
-        """Complete the slot when the data that it acknowledges is on the disk."""
+        """Complete the slot when the records that it acknowledges are on the disk."""
         self.broker.commits.wait(
             appended, lambda done: slot.complete(body) if done else slot.give_up()
         )
@@ -362,8 +365,8 @@ class Server:
             self.broker.plane.count_errors(later.api_key, found)
 
     async def _answer_large(self, encoding: Encoding, connection: Connection, slot: Slot) -> None:
-        """Copy a large answer in several turns: copying a few MB takes as long as others
-        can wait.
+        """Copy a large response in several turns of the loop: copying more than a few MB at once
+        would delay other connections.
         """
         buffer = slot.open_large(encoding.size)
         while not encoding.move(buffer, LARGE_ANSWER_BYTES):
@@ -406,7 +409,7 @@ class Server:
     # ---- the end ----
 
     async def finish(self, timeout_s: float) -> None:
-        """Answer the requests in flight, as many as possible in this time, then close all
+        """Answer as many of the requests in flight as possible within the timeout, then close all
         connections.
         """
         self.stopping = True
@@ -456,8 +459,8 @@ def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
 
 
 def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
-    """The handler of an API in a cluster: requests for the controller are forwarded, and all wait
-    until the broker knows the cluster.
+    """The handler of an API in a cluster. It forwards requests for the controller. All requests
+    wait until the broker has joined the cluster.
     """
     from kstore.broker.api.controller.forwarding import (
         configs_to_controller,
@@ -473,7 +476,9 @@ def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:
 
 
 def _story(problem: Exception) -> str:
-    """A traceback with each line marked as one, because the last may contain text from a client."""
+    """A traceback with a mark before each line, because the last line may contain text from a
+    client.
+    """
     from traceback import format_exception
 
     lines = "".join(format_exception(problem)).splitlines()

@@ -1,6 +1,7 @@
-"""The composition root: it creates all parts, and passes to each the few others that it needs.
-broker.py has what a single broker and a broker of a cluster have in common; alone_broker.py and
-cluster_broker.py have the differences. It answers no requests and makes no decisions.
+"""The composition root: it creates all parts of a broker, and passes to each part the few others
+that it needs. broker.py has what a single broker and a broker of a cluster have in common;
+alone_broker.py and cluster_broker.py have the differences. It answers no requests and makes no
+decisions.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore.broker.coordination,
     kstore.broker.runtime, kstore.broker.state.metadata, kstore.broker.state.replication,

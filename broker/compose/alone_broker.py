@@ -1,4 +1,4 @@
-"""The parts of a single broker: its own store, and all partitions led here."""
+"""The parts of a single broker: it has its own store, and leads all partitions."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ class AloneBroker(Broker):
             self.quotas()
 
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
-        """A topic with all partitions served here."""
+        """A topic with all of its partitions on this broker."""
         from kstore.broker.runtime.coordinators.topic import AloneTopic
 
         return AloneTopic(name, self.node, self.metadata, self.topics)
 
     def make_marker_writer(self) -> MarkerWriter:
-        """A writer that appends markers here."""
+        """A writer that appends markers to this broker's logs."""
         from kstore.broker.runtime.transactions.markers import OwnMarkers
 
         return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
 
     def make_admission(self) -> TransactionAdmission:
-        """An admission that asks this broker's coordinator."""
+        """A TransactionAdmission that asks this broker's coordinator."""
         from kstore.broker.runtime.transactions.admission import OwnAdmission
 
         return OwnAdmission(self.transactions, self.plane.produce)
@@ -90,8 +90,8 @@ class AloneBroker(Broker):
 
 
 class _Groups:
-    """Connects topics to this broker's groups; without __consumer_offsets there are none. In a
-    cluster each coordinator itself sees what is deleted.
+    """Connects changes of topics to this broker's groups. Without __consumer_offsets there are no
+    groups. In a cluster each coordinator sees deletions itself.
     """
 
     def __init__(self, broker: AloneBroker) -> None:

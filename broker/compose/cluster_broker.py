@@ -1,5 +1,5 @@
-"""The parts of a broker of a cluster: the shared store and the parts that depend on it, but no
-logs. Those are opened when the controller requests it (replica_manager.py).
+"""The parts of a broker of a cluster: the shared store and the parts that depend on it. Logs are
+opened later, when the controller requests it (replica_manager.py).
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class ClusterBroker(Broker):
         """Repairs damaged parts of segments; created when a log of a cluster has damage."""
 
     def open(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Open as any broker does. How the last run ended is read before the log dirs are
-        changed.
+        """Open as any broker does, but first read how the last run ended: opening changes the log
+        dirs.
         """
         if not self.log_manager.is_open:
             self._ended_epoch = read_ended_epoch(self.config["log.dirs"])
@@ -311,13 +311,13 @@ class ClusterBroker(Broker):
         return users
 
     async def leave(self) -> None:
-        """Leave the cluster; after that nothing is proposed to its controller."""
+        """Leave the cluster. Afterwards nothing is proposed to its controller."""
         await super().leave()
         self.isr.close()
         self.counts.close()
 
     def close(self) -> None:
-        """Stop copying and repairing, and close the rest."""
+        """Stop copying and repairs, then close all other parts."""
         if self.fetchers.made is not None:
             self.fetchers.made.close()
         if self.repairs.made is not None:
@@ -338,6 +338,8 @@ def _cluster_id(store: Store) -> str:
 
 
 def _in_order(endpoints: tuple[Endpoint, ...], config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The endpoints, with the one between brokers first: other brokers connect to the first."""
+    """The endpoints, with the inter-broker listener first: other brokers connect to the first
+    one.
+    """
     name = (config["inter.broker.listener.name"] or "").upper()
     return tuple(sorted(endpoints, key=lambda end: end.listener != name)) if name else endpoints

@@ -53,7 +53,7 @@ class DirThreads:
         self._name = name
         self._threads: dict[str, _DirThread] = {}
         self.on_error: Callable[[str, Exception], object] | None = None
-        """Called with a log dir's path and an exception that a call there raised."""
+        """Called with the path of a log dir and the exception that a call raised there."""
 
     def run(self, path: str, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call in the thread of the log dir with this path, even if its caller is cancelled;
@@ -74,8 +74,8 @@ class DirThreads:
         return thread is not None and thread.hanging.is_set()
 
     async def ended(self, done: asyncio.Future[Any], paths: Iterable[str]) -> bool:
-        """Wait for work that needs these log dirs; False as soon as one of them hangs. The work
-        continues then, and its caller does not get its result.
+        """Wait for work that needs these log dirs. Returns False as soon as one of them hangs; the
+        work then continues, but the caller does not get its result.
         """
         hanging = [asyncio.ensure_future(self._thread(path).hanging.wait()) for path in paths]
         try:
@@ -100,7 +100,7 @@ class DirThreads:
         return thread
 
     def close(self) -> None:
-        """End the threads, after their calls."""
+        """End the threads, once their calls have ended."""
         for thread in self._threads.values():
             if thread.look is not None:
                 thread.look.cancel()

@@ -18,8 +18,8 @@ __all__ = ["Garbage"]
 
 
 def _is_incremental() -> bool:
-    """Whether this Python has the incremental collector: 3.14.0 to 3.14.4 have it, unless whoever
-    built them put the former one back. It has no third threshold.
+    """Whether this Python has the incremental collector: 3.14.0 to 3.14.4 have it, unless they were
+    built with the former one. It has no third threshold.
     """
     usual = gc.get_threshold()
     gc.set_threshold(*usual[:2], 1)
@@ -32,8 +32,9 @@ INCREMENTAL = _is_incremental()
 THRESHOLDS = (700, 5, 0) if INCREMENTAL else (300, 0, 0)
 """The thresholds of Python's collector. It starts when the number of new objects exceeds the number
 of freed ones by the first threshold. If new objects replace old ones, it scans several times as
-many. With a group of 1,000 members that rebalances, it scanned up to 19,000 objects with (700, 5,
-0), and up to 1,500 with (300, 0, 0). It takes 0.3 to 0.9 us for each object.
+many objects as the threshold. With a group of 1,000 members that rebalances, it scanned up to
+19,000 objects with (700, 5, 0), and up to 1,500 with (300, 0, 0). It takes 0.3 to 0.9 us for each
+object.
 """
 FREEZES_FROM = 2 if INCREMENTAL else 0
 """The generation from which a collection freezes. An incremental collector does a part of the work
@@ -42,11 +43,11 @@ each time, and calls that generation 1.
 CHECK_S = 600.0
 """How often the number of frozen objects is checked."""
 MOST_FREEZES = 5000
-"""After so many collections that freeze, it is checked at once."""
+"""After this many collections that freeze objects, the check runs at once."""
 CALM_S = 0.5
 """How long there must be no requests before all objects are scanned."""
 PATIENCE_S = 3600.0
-"""If there is no such moment for this time, they are scanned anyway."""
+"""If there is no such moment within this time, all objects are scanned anyway."""
 FEW_OBJECTS = 200_000
 """An increase since the last full scan that does not matter."""
 
@@ -55,13 +56,13 @@ class Garbage:
     """The collector of this process, while a broker serves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, requests: Callable[[], int]) -> None:
-        """``requests`` returns how many were answered so far."""
+        """``requests`` returns how many requests were answered so far."""
         self._loop = loop
         self._requests = requests
         self._usual = gc.get_threshold()
         self._kept = 0
         self._freezes = 0
-        """Since the last check."""
+        """Collections that froze objects since the last check."""
         self._is_waiting = False
         """Whether a scan waits for a moment without requests."""
         self._timer: asyncio.TimerHandle | None = None
@@ -97,8 +98,8 @@ class Garbage:
             self._check()
 
     def _check(self) -> None:
-        """If more than twice as much is frozen as was in use, wait for a moment without
-        requests.
+        """If there are more than twice as many frozen objects as after the last full scan, wait for
+        a moment without requests to scan all of them.
         """
         self._freezes = 0
         if gc.get_freeze_count() > 2 * self._kept + FEW_OBJECTS:
@@ -119,7 +120,8 @@ class Garbage:
     def _begin_anew(self) -> None:
         self._freezes = 0
         self._is_waiting = False
-        # A collection of nothing. Python delays the next one until a quarter as much is new.
+        # Collect a second time: all objects are frozen, so it scans none. Python delays the next
+        # full collection until the number of new objects is a quarter of the number scanned.
         gc.collect()
         self._kept = gc.get_freeze_count()
         self._timer = self._loop.call_later(CHECK_S, self._check)

@@ -1,5 +1,5 @@
-"""Imports in a thread: late imports that would block the loop for as long as the disk, or the
-interpreter, takes.
+"""Imports modules in a thread. On the loop, a late import would block all requests while the disk
+and the interpreter work.
 """
 
 from __future__ import annotations

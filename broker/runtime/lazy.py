@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """A part, or how to create it."""
+    """A part that is created on first use."""
 
     __slots__ = ("_begin", "_make", "made")
 
     def __init__(self, make: Callable[[], T], begin: Callable[[T], object] | None = None) -> None:
-        """``make`` creates the part. ``begin`` is called with it once others can get it, for a part
-        that gets itself when it begins.
+        """``make`` creates the part. ``begin`` is called with the part once this object returns it,
+        so that ``begin`` may use this object, too.
         """
         self._make = make
         self._begin = begin
         self.made: T | None = None
-        """The part if it exists, else None. For callers that only look, or close it."""
+        """The part if it exists, else None. For callers that must not create it."""
 
     def __call__(self) -> T:
         """The part; the first call creates it."""

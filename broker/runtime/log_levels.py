@@ -64,5 +64,5 @@ def _names() -> list[str]:
 
 
 def word(level: int) -> str:
-    """The name of a level, or of the next higher level with a name."""
+    """The name of a level. A level without a name has the name of the next higher one."""
     return next((word for word, value in LEVELS.items() if level <= value), "FATAL")

@@ -1,8 +1,8 @@
-"""The format of this process's log: one event a line, as text or as JSON.
+"""The format of this process's log: one event per line, as text or as JSON.
 
 In text a traceback follows its event on separate lines, which begin with two spaces and "| ", so
-that no other line is mistaken for an event. In JSON the traceback is a part of its event. It does
-not decide what is logged.
+that no other line is mistaken for an event. In JSON the traceback is a part of its event. This file
+does not decide what is logged.
 """
 
 from __future__ import annotations

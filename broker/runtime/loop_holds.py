@@ -1,5 +1,6 @@
-"""Measures what blocked the loop, by name, and for how long: counted for the metrics, and logged if
-it took longer than kstore.slow.loop.ms. A separate thread reports what blocks it now.
+"""Measures what blocks the loop, and for how long. Holds of the loop are counted by name for the
+metrics, and logged if they take longer than kstore.slow.loop.ms. A separate thread reports a hold
+that has not ended.
 
 The clock is kstore._fast.network.loop_watch's. This file only measures.
 """
@@ -29,10 +30,10 @@ __all__ = ["LoopHolds"]
 
 BOUNDS_MS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 STUCK_MS = 1000
-"""After this time, the guard's thread reports it while it lasts."""
+"""A hold that has lasted this long is reported by the guard's thread before it ends."""
 MAX_NAMES = 100
 OTHERS = "others"
-"""The name for everything beyond the limit of names."""
+"""The name for all holds beyond the limit of names."""
 COLLECTION = "garbage collection"
 FRAMES = 4
 """How many frames of the loop's thread are reported while it is blocked."""
@@ -44,7 +45,7 @@ HOLDS = Family(
 )  # fmt: skip
 LONGEST = Family(
     "kstore_loop_hold_max_seconds", "gauge",
-    "The longest of these since the start",
+    "The longest of these holds since the start",
 )  # fmt: skip
 log = logging.getLogger("kstore.broker")
 
@@ -62,8 +63,8 @@ class _Row:
 
 
 class LoopHolds:
-    """The times when a broker's loop was blocked since it listens. Those of less than a millisecond
-    are not counted. ``watch``: None if the loop is not timed.
+    """The holds of a broker's loop since it listens. Holds of less than a millisecond are not
+    counted. ``watch`` is None if the loop is not timed.
     """
 
     def __init__(self, node: Node, watch: LoopWatch | None) -> None:
@@ -73,22 +74,24 @@ class LoopHolds:
         self._thread: threading.Thread | None = None
         self._stop_fd = -1
         self.on_stuck: Callable[[int], None] | None = None
-        """Called on the guard's thread when the loop is blocked for longer than a second, with the
-        time of the monotonic clock in us since which it is.
+        """Called on the guard's thread when the loop has been blocked for more than a second, with
+        the start of the hold in us on the monotonic clock.
         """
 
     @property
     def max_ms(self) -> float:
-        """The longest, without the time that it waited for a CPU or the process was stopped."""
+        """The longest hold, without the time that the thread waited for a core or the process was
+        stopped.
+        """
         return max((row.max_us for row in self._rows.values()), default=0) / 1000
 
     @property
     def began_us(self) -> int:
-        """When the current one began, on the monotonic clock; 0: there is none."""
+        """When the current hold began, in us on the monotonic clock; 0: there is none."""
         return 0 if self._watch is None else self._watch.began_us
 
     def start(self) -> None:
-        """Start counting, once there are clients that would wait."""
+        """Start counting, once the broker listens: before that, no client waits."""
         from kstore._fast.network.loop_guard import guard
 
         watch = self._watch
@@ -129,8 +132,8 @@ class LoopHolds:
         stood_us: int,
         gc_us: int,
     ) -> None:
-        """Count a hold (LoopWatch.on_hold), without the time that the thread waited for a core: on
-        a busy machine that time would hide what the broker itself does.
+        """Count a hold (LoopWatch.on_hold) without the time that the thread waited for a core. On a
+        busy machine that time would hide what the broker itself does.
         """
         own_us = max(0, held_us - waited_us - stood_us)
         name = COLLECTION if gc_us * 2 >= held_us else _name_of(api_key, callback)
@@ -142,18 +145,18 @@ class LoopHolds:
         slow_ms = self._node.config[SETTING]
         is_long = own_us >= STUCK_MS * 1000
         if is_long or 0 < slow_ms * 1000 <= own_us:
-            told = _sentence(name, held_us, core_us, waited_us, stood_us)
+            sentence = _sentence(name, held_us, core_us, waited_us, stood_us)
             if is_long:
-                self._keep(told)
+                self._write_long(sentence)
             if slow_ms > 0:
-                self._node.report(told, "" if is_long else f"the loop was held by {name}")
+                self._node.report(sentence, "" if is_long else f"the loop was held by {name}")
 
-    def _keep(self, told: str) -> None:
-        """Keep it for a test."""
+    def _write_long(self, sentence: str) -> None:
+        """Write it to the file of kstore.long.holds.file, which tests read."""
         path = self._node.config[LONG_HOLDS]
         if path:
             with open(path, "a", encoding="utf-8") as file:
-                file.write(f"broker {self._node.node_id}, process {os.getpid()}: {told}\n")
+                file.write(f"broker {self._node.node_id}, process {os.getpid()}: {sentence}\n")
 
     def _new_row(self, name: str) -> _Row:
         if len(self._rows) >= MAX_NAMES:
@@ -166,16 +169,16 @@ class LoopHolds:
         on_stuck = self.on_stuck
         if on_stuck is not None:
             on_stuck(began_us)
-        self._tell_stuck(loop_thread, began_us)
+        self._report_stuck(loop_thread, began_us)
 
-    def _tell_stuck(self, loop_thread: int, began_us: int) -> None:
-        """Report where the loop's thread is, which the guard's own line could not without Python.
-        Runs on the guard's thread.
+    def _report_stuck(self, loop_thread: int, began_us: int) -> None:
+        """Report which function the loop's thread runs. The guard's own line does not have it, as
+        the guard does not use Python. Runs on the guard's thread.
         """
         watch = self._watch
         frame = sys._current_frames().get(loop_thread)
         if watch is None or watch.began_us != began_us or frame is None:
-            return  # it is over
+            return  # the hold has ended
         callback = watch.running()
         name = "a connection" if callback is None else _name_of(-1, callback)
         log.warning("the loop is still held by %s, which is in %s", name, _place(frame))
@@ -198,7 +201,7 @@ class LoopHolds:
 
 
 def _name_of(api_key: int, callback: Any) -> str:
-    """The API's name; or else the task's name if it has one, or the function's."""
+    """The name of the API. Without one, the task's name if it has one, else the function's."""
     if api_key in APIS:
         return APIS[api_key].name
     while isinstance(callback, partial):
@@ -229,15 +232,15 @@ def _sentence(name: str, held_us: int, core_us: int, waited_us: int, stood_us: i
             parts.append(f"{rest_us // 1000:,} ms waiting for a disk or a lock")
     if stood_us:
         parts.append(f"{stood_us // 1000:,} ms stopped with the whole process")
-    told = f" ({', '.join(parts)})" if parts else ""
-    return f"the loop was held for {held_us // 1000:,} ms by {name}{told}"
+    parts_text = f" ({', '.join(parts)})" if parts else ""
+    return f"the loop was held for {held_us // 1000:,} ms by {name}{parts_text}"
 
 
 def _place(frame: FrameType | None) -> str:
     """The innermost functions, the innermost first."""
-    told: list[str] = []
-    while frame is not None and len(told) < FRAMES:
+    places: list[str] = []
+    while frame is not None and len(places) < FRAMES:
         code = frame.f_code
-        told.append(f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{frame.f_lineno})")
+        places.append(f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{frame.f_lineno})")
         frame = frame.f_back
-    return ", called by ".join(told)
+    return ", called by ".join(places)

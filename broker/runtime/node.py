@@ -1,4 +1,4 @@
-"""What every part of a broker may use of its process: id, settings, loop, clock, the threads that
+"""What every part of a broker may use: the broker's id, settings, loop and clock, the threads that
 wait for disks, and reports to the operator.
 """
 
@@ -36,7 +36,7 @@ class Node:
         self.dirs = DirThreads(loop, report)
         """The threads of the log dirs."""
         self.dir_reads = DirThreads(loop, report, "kstore-read")
-        """Separate threads for reads of logs that are not in memory: they wait for nothing else."""
+        """Separate threads for reads of log data that is not in memory. They do nothing else."""
         self._blocking = ThreadPoolExecutor(1, thread_name_prefix="kstore-store")
 
     def now_ms(self) -> int:
@@ -44,11 +44,11 @@ class Node:
         return time.time_ns() // 1_000_000
 
     def run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
-        """Run a call that waits for the disk in a single thread, in the order of the calls."""
+        """Run a call that waits for the disk. One thread runs these calls, in order."""
         return self.loop.run_in_executor(self._blocking, call)
 
     def close(self) -> None:
-        """End the threads, after their calls."""
+        """End the threads, once their calls have ended."""
         self.dirs.close()
         self.dir_reads.close()
         self._blocking.shutdown(wait=True)

@@ -1,5 +1,5 @@
-"""The interface between the data plane's connections, with TLS and SASL, and the process that
-serves them (broker/server.py), which is passed to the broker.
+"""The interface that the data plane's connections, TLS and SASL use. broker/server.py implements it
+and is passed to the broker.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class LoopCalls(Protocol):
 
     @property
     def remove_writer(self) -> Callable[..., Any]:
-        """Stop that."""
+        """Stop these calls."""
 
 
 class Doorkeeper(LoopCalls, Protocol):
-    """Admission of connections, and reports when they close."""
+    """Admits connections, and reports when they close."""
 
     def admit(self, connection: Connection) -> str | None:
         """The reason to refuse a new connection, or None."""
@@ -63,15 +63,15 @@ class RequestServer(Doorkeeper, Protocol):
         client_id: bytes | None,
         body: bytes,
     ) -> Any:
-        """The answer's body; None for no answer; or what `park` waits for."""
+        """The response's body, None for no response, or the object that `park` waits for."""
 
     async def loaded(self, api_key: int) -> None:
-        """Wait until the modules that serve an API are loaded, for callers that reach its handler
-        in another way.
+        """Wait until the modules that serve an API are loaded, for callers that do not go through
+        `dispatch`.
         """
 
     def park(self, later: Any, slot: Slot) -> None:
         """Complete the slot when the response is available."""
 
     def answer_when_durable(self, appended: list[tuple[Log, int]], slot: Slot, body: bytes) -> None:
-        """Complete the slot when the data that it acknowledges is on the disk."""
+        """Complete the slot when the records that it acknowledges are on the disk."""

@@ -1,4 +1,5 @@
-"""Notifies the service manager (systemd) that the broker starts, is ready, is alive and stops.
+"""Notifies the service manager (systemd) when the broker starts, is ready and stops, and that it is
+alive.
 
 The protocol is sd_notify's: lines of NAME=value in a datagram to the socket that NOTIFY_SOCKET
 names. Pings of the watchdog are timers of the loop, so a loop that is stuck sends none, and the
@@ -49,8 +50,8 @@ class ServiceManager:
         self._ping_s = _watchdog_s(environment) / PINGS
 
     def attend(self, on_ready: OnReady, stop: asyncio.Event) -> OnReady:
-        """Notify of the start now, and of the stop when ``stop`` is set. Returns a replacement for
-        ``on_ready`` that notifies, too.
+        """Report the start now, and the stop when ``stop`` is set. Returns a replacement for
+        ``on_ready`` that also reports that the broker is ready.
         """
         self._send("STATUS=Opening the logs")
         self._stopping = asyncio.ensure_future(self._tell_stopping(stop))
@@ -87,7 +88,7 @@ class ServiceManager:
         try:
             self._socket.sendto(text.encode(), self._address)
         except BlockingIOError:
-            return  # it has not read the last ones: another ping follows
+            return  # it has not read the last pings; another one follows
         except OSError as error:
             if self._report is not None:
                 self._report(f"the service manager can't be notified: {error.strerror or error}")

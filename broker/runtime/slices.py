@@ -1,5 +1,5 @@
-"""Long loops in small pieces: other work on the event loop has its turn every 2 milliseconds. And
-the turns that all wide requests share.
+"""Splits long work into small pieces, so that other work on the event loop runs at least every 2
+milliseconds. Also has the turns that all wide requests share.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Slices:
 
     @property
     def over(self) -> bool:
-        """Whether the next `breathe` gives others their turn."""
+        """Whether the next `breathe` lets other work run."""
         return monotonic() >= self._end
 
     async def breathe(self) -> None:
@@ -45,8 +45,8 @@ class Slices:
 
 
 class Turns:
-    """Shares turns of the event loop: each goes to one of the waiting tasks, so all wide requests
-    together use one slice of each round of the loop.
+    """Shares the turns of the event loop. In each turn one of the waiting tasks runs, so all wide
+    requests together use one slice of each turn.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -66,7 +66,7 @@ class Turns:
     def _give(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # its task may have been cancelled
+            if not turn.done():  # the task that waited may have been cancelled
                 turn.set_result(None)
                 break
         self._scheduled = bool(self._waiting)
@@ -75,8 +75,8 @@ class Turns:
 
 
 class Room:
-    """A limit on concurrent work; what has no room waits in order. Work that is larger than the
-    limit runs alone.
+    """A limit on concurrent work. Work beyond the limit waits in order. Work that is larger than
+    the limit runs alone.
     """
 
     def __init__(self, most: int) -> None:
@@ -85,7 +85,7 @@ class Room:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
 
     async def enter(self, size: int) -> None:
-        """Done when there is room; `leave` gives it back."""
+        """Wait until there is room and reserve it. `leave` releases it."""
         if not self._waiting and self._fits(size):
             self._taken += size
             return
@@ -99,7 +99,7 @@ class Room:
             raise
 
     def leave(self, size: int) -> None:
-        """Give room back."""
+        """Release the room."""
         self._taken -= size
         while self._waiting:
             turn, wanted = self._waiting[0]

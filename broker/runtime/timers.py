@@ -1,5 +1,5 @@
-"""Named timers on the event loop for sessions, which are extended with every heartbeat and rarely
-fire. They have events, not callbacks.
+"""Named timers on the event loop for sessions. Every heartbeat extends a session, so these timers
+rarely fire. A timer has an event, not a callback.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Timer(Generic[E]):
 class TimerTable(Generic[K, E]):
     """Timers by key; when one is due, ``fire(event)`` is called on the loop.
 
-    Extending a timer costs two assignments: the loop's timer is moved only when the old deadline
-    arrives.
+    Extending a timer costs two assignments: the loop's own timer is set again only when the old
+    deadline arrives.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[E], None]) -> None:

@@ -122,7 +122,7 @@ async def handle_alter_client_quotas(
             results[entity] = _alter(quotas, entity, changes, request.validate_only)
 
     await broker.node.run_blocking(alter)
-    quotas.tell()
+    quotas.notify()
 
     def named(part: tuple[str, str | None]) -> AlterClientQuotasResponseEntityData:
         return AlterClientQuotasResponseEntityData(entity_type=part[0], entity_name=part[1])

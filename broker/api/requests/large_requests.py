@@ -121,7 +121,7 @@ class LargeRequests:
             if response is None:
                 return None
             if self._broker.throttles is not None and ctx.connection is not None:
-                self._broker.throttles.tell(ctx.connection, response, is_late=True)
+                self._broker.throttles.set_throttle_time(ctx.connection, response, is_late=True)
             return await self._encode(response, ctx)
         except GoneError:
             return None

@@ -1,5 +1,5 @@
-"""Applies settings of the cluster: it reads again the nodes below /config, the feature levels, the
-ACLs and the delegation tokens.
+"""Applies changed settings of the cluster: reads the nodes below /config, the feature levels, the
+ACLs and the delegation tokens again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class UserReload:
         self._security = security
 
     async def reload_tokens(self, paths: Set[str]) -> None:
-        """Read again the delegation tokens at these paths, or below."""
+        """Read the delegation tokens at or below these paths again."""
         tokens = None if self._scram.made is None else self._scram.made.tokens
         if tokens is not None:
             any_gone = await self._node.run_blocking(lambda: tokens.reload(paths))
@@ -54,7 +54,7 @@ class UserReload:
                 self._security.users_changed()
 
     async def reload(self, kinds: Set[str], paths: Set[str]) -> None:
-        """Read the settings of these kinds, for users at these paths or below."""
+        """Read the settings of these kinds again. Settings of users: at or below these paths."""
         scram = self._scram.made
         if scram is not None and "users" in kinds:
             users = {path for path in paths if path.startswith(USERS)} or {CONFIG}
@@ -65,7 +65,7 @@ class UserReload:
                 self._quotas()  # the first quota of the cluster: from now on quotas are applied
             else:
                 await self._node.run_blocking(quotas.stored.reload)
-                quotas.stored.tell()
+                quotas.stored.notify()
         if self._security is not None and kinds & {"users", "brokers"}:
             self._security.users_changed()
 
@@ -88,7 +88,7 @@ class ConfigReload:
         self._reload_features = reload_features
 
     async def reload(self, paths: Set[str]) -> None:
-        """Read again the nodes at these paths, or below, and apply what has changed."""
+        """Read the nodes at or below these paths again, and apply changes."""
         if FEATURE_NODE in paths:
             paths = paths - {FEATURE_NODE}
             await self._reload_features()
@@ -108,7 +108,7 @@ class ConfigReload:
         if all(len(part) > 2 for part in parts):
             kinds = frozenset(part[2] for part in parts)
             topics = {part[3] for part in parts if part[2] == TOPICS and len(part) > 3}
-        # Otherwise it is a new session: anything may have changed.
+        # No paths: the session is new, so anything may have changed.
         for kind in sorted(kinds & DYNAMIC):
             await self._configs.reload(kind)
         await self._users.reload(kinds, paths)

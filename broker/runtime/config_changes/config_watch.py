@@ -1,6 +1,6 @@
-"""Follows settings that other brokers of the cluster change at run time: every change below
-/config, of the feature levels, of the ACLs and of delegation tokens is read again and applied, as
-if it had been made on this broker.
+"""Follows settings that other brokers of the cluster change. Each change below /config, of the
+feature levels, of the ACLs and of delegation tokens is read and applied, as if it had been made on
+this broker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ RETRY_S = 0.2
 
 
 class ConfigWatch:
-    """Watches while the store is open."""
+    """Watches the store while it is open."""
 
     def __init__(
         self, node: Node, store: Store, reload: Callable[[Set[str]], Awaitable[None]]
     ) -> None:
-        """``reload`` reads again the nodes at these paths, or below, and applies them."""
+        """``reload`` reads the nodes at or below these paths again, and applies changes."""
         self._node = node
         self._store = store
         self._reload = reload
@@ -41,7 +41,7 @@ class ConfigWatch:
         self._acting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to watch, before any of the settings are read. Blocks."""
+        """Start to watch. Call it before any of the settings are read. Blocks."""
         acls = ACL_FOLDERS if self._node.config["authorizer.class.name"] else ()
         tokens = (TOKEN_FOLDER,) if self._node.config["delegation.token.secret.key"] else ()
         for path in (CONFIG, FEATURE_NODE, *acls, *tokens):
@@ -67,7 +67,7 @@ class ConfigWatch:
             except StoreError as problem:
                 self._changed |= paths
                 if self._store.away:
-                    return  # when it returns, everything counts as changed
+                    return  # once the store answers again, everything counts as changed
                 log.warning("the settings of the cluster can't be read: %s", problem)
                 await asyncio.sleep(RETRY_S)
             except Exception:

@@ -1,4 +1,4 @@
-"""Quotas at run time: throttling, and connection limits. A request that was accepted is never
+"""Applies quotas: throttling of clients, and connection limits. An accepted request is never
 dropped.
 
 May import: kstore._fast.network, kstore.acls, kstore.broker.coordination, kstore.broker.runtime,

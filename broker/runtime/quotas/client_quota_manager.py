@@ -1,7 +1,8 @@
-"""The quotas of clients and their application: when quotas change, all connections learn whether
-there are any.
+"""The quotas of clients, and the part that applies them. When quotas change, each connection is
+notified whether there are any.
 
-A broker of a cluster without quotas has none of this. client_throttles.py computes throttle times.
+In a cluster without quotas, a broker does not create this. client_throttles.py computes throttle
+times.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ __all__ = ["ClientQuotaManager"]
 
 
 class ClientQuotaManager:
-    """The quotas of one broker. Its constructor reads the store, and blocks; StoreError."""
+    """The quotas of one broker. The constructor reads the store: it blocks, and raises
+    StoreError.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class ClientQuotaManager:
         self._authorizer = authorizer
         self.stored = ClientQuotas(store)
         self.throttles: ClientThrottles | None = None
-        """Applies quotas; None while no user and no client id has one."""
+        """Applies the quotas. None while no user and no client id has a quota."""
         self.stored.on_change(self._act)
         self._act()
 

@@ -1,6 +1,7 @@
-"""The quotas of users, client ids and addresses in the coordination store, and their changes.
+"""The quotas of users, client ids and addresses, which the coordination store has, and their
+changes.
 
-Users of quotas are notified of every change. The rules are in state/quotas/client_quotas.py.
+Callbacks are called after every change. The rules are in state/quotas/client_quotas.py.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ClientQuotas:
         self.reload()
 
     def reload(self) -> None:
-        """Read all of them: another broker may have changed some. Blocks."""
+        """Read all quotas again, since another broker may have changed some. Blocks."""
         found = {}
         for entity, path in _entities(self._store):
             quotas = _parse(entity_configs.read(self._store, path))
@@ -51,7 +52,7 @@ class ClientQuotas:
 
     @property
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
-        """Entity to its quotas; no entity without any."""
+        """Entity to its quotas. Entities without quotas are left out."""
         return self._quotas
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -66,7 +67,7 @@ class ClientQuotas:
         *,
         validate_only: bool,
     ) -> None:
-        """Set and remove quotas of one entity, all or none; QuotaError. Blocks."""
+        """Set and remove quotas of one entity, all or none. Blocks. Raises QuotaError."""
         if len({change.key for change in alterations}) < len(alterations):
             raise QuotaError(f"A quota of {dict(entity)} is altered twice; alter each once.")
         keys = check_entity(entity)
@@ -93,13 +94,13 @@ class ClientQuotas:
             self._replace(entity, quotas)
 
     def _replace(self, entity: Entity, quotas: dict[str, float]) -> None:
-        """The map is replaced, not changed: the loop may be reading it."""
+        """Replace the map instead of changing it, since the loop may be reading it."""
         changed = {**self._quotas, entity: quotas}
         if not quotas:
             del changed[entity]
         self._quotas = changed
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call the callbacks, on the loop."""
         for callback in self._on_change:
             callback()

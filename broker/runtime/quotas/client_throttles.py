@@ -1,5 +1,5 @@
-"""Applies client quotas (KIP-13, KIP-124): a client that produces or fetches more bytes, or uses
-more of the broker's time, than its quota allows is throttled, and the answer says for how long.
+"""Applies client quotas (KIP-13, KIP-124). A client that produces or fetches more bytes, or uses
+more of the broker's time, than its quota allows is throttled. The response has the throttle time.
 
 The user is the authenticated one, or ANONYMOUS on a listener without authentication. While no user
 and no client id has a quota, connections do not use this and pay nothing for it.
@@ -37,18 +37,18 @@ KEYS = (*BYTE_RATES.values(), REQUEST_TIME, MUTATIONS)
 MAX_REQUEST_WAIT_MS = 1000.0
 MAX_WAIT_MS = MAX_FETCH_BYTES = 2**31 - 1
 MAX_BYTES = 8 << 20
-"""The limit of each of three tables by client, because clients choose their ids: about 8,000
-clients.
+"""The limit in bytes of each of the three tables by client, since clients choose their ids. It is
+enough for about 8,000 clients.
 """
 LIMIT_BYTES, RATE_BYTES = 512, 2048
-"""The size of each without its texts."""
+"""The size of an entry without its texts."""
 PERCENT_PER_NS = 100 / 1e9
 BROKER_CLIENT = re.compile(r"broker-([0-9]{1,10})(?:-fetcher)?")
 """The client ids of requests between brokers (peers.py, _fast/replication/replica_session.pyx)."""
 
 
 class _Limit(NamedTuple):
-    """A client's use and quota, per second."""
+    """What a client uses per second, and its quota."""
 
     rate: SampledRate
     bound: float
@@ -81,8 +81,8 @@ class Mutations:
         self._wait_ms = 0
 
     def charge(self, partitions: int) -> bool:
-        """Charge for partitions; False if the client must wait first. A client that does not know
-        that error is never refused.
+        """Charge for partitions. Returns False if the request must be refused until the client has
+        waited. A client that does not know that error is never refused.
         """
         owed_ms = int(self._bucket.wait_ms(self._now_ms, self._per_second))
         if self._strict and owed_ms > 0:
@@ -99,7 +99,7 @@ class Mutations:
 
 
 class _Charged(Awaitable[T]):
-    """A handler that answers late: each turn of the loop that it uses is charged to its client."""
+    """A handler that answers late. Each turn of the loop that it uses is charged to its client."""
 
     def __init__(
         self, throttles: ClientThrottles, connection: Connection, work: Coroutine[Any, Any, T]
@@ -121,7 +121,7 @@ class _Charged(Awaitable[T]):
                 self._throttles.spent(self._connection, began)
             try:
                 yield waits
-            except BaseException as problem:  # noqa: BLE001 - it is the handler's
+            except BaseException as problem:  # noqa: BLE001 - the handler's error
                 go_on = partial(self._work.throw, problem)
             else:
                 go_on = partial(self._work.send, None)
@@ -138,7 +138,7 @@ class ClientThrottles:
         quotas: ClientQuotas,
         peer_listener: str | None,
     ) -> None:
-        """``peer_listener`` is the listener of other brokers; None if there are none."""
+        """``peer_listener`` is the inter-broker listener; None if there are no other brokers."""
         self._loop = node.loop
         self._config = node.config
         self._metadata = metadata
@@ -153,13 +153,13 @@ class ClientThrottles:
             MAX_BYTES
         )
         self._until: dict[Connection, float] = {}
-        """Throttled connections, and the loop's time until which they wait."""
+        """Throttled connections, and the time of the loop until which they are muted."""
         self.throttles = 0
         """How often a client was throttled."""
         self.throttled_ms = 0
         """The total throttle time."""
         self.told_ms: dict[int, int] = {}
-        """API key -> the total of throttle times in answers."""
+        """API key to the total of throttle times in responses."""
         self._began_ns = 0
         """When the current request began, or when its time was last charged."""
 
@@ -177,14 +177,14 @@ class ClientThrottles:
         ]
 
     def forget_bounds(self) -> None:
-        """Quotas have changed; the recorded use remains."""
+        """Look up quotas again, since they have changed. The recorded use remains."""
         self._limits.clear()
 
     # ---- called by connections ----
 
     def charge(self, connection: Connection, api_key: int, size: int) -> int:
-        """Charge bytes; returns how many ms the client must wait, including the time of its
-        requests. It is unmuted then.
+        """Charge bytes. Returns how many ms the client must wait, including the charges for the
+        time of its requests. The connection is unmuted after that time.
         """
         wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
@@ -204,8 +204,8 @@ class ClientThrottles:
         return wait_ms
 
     def fetch_bytes(self, connection: Connection) -> int:
-        """The limit of one fetch: what a client's quota allows in a whole window. A larger answer
-        would throttle it for longer than a window.
+        """The limit in bytes of one fetch: what the client's quota allows in a whole window. A
+        larger response would throttle the client for longer than a window.
         """
         limit = self._limit(connection, BYTE_RATES[FETCH])
         if limit is None:
@@ -220,15 +220,15 @@ class ClientThrottles:
         return self._began_ns
 
     def spent(self, connection: Connection, began: int) -> None:
-        """Charge the time of a request; a client over its share must wait."""
+        """Charge the time of a request. A client that exceeds its quota is muted."""
         self._take_time(connection)
         wait_ms = self._request_wait_ms(connection, self._loop.time() * 1000)
         if wait_ms > 0:
             self.hold(connection, wait_ms)
 
     def charge_late(self, connection: Connection, size: int, api_key: int = FETCH) -> int:
-        """As `charge`, for a handler's answer that counts as a Fetch or a Produce: the connection
-        is muted here, and `tell` counts the throttle time in the answer.
+        """As `charge`, for a response of a handler that counts as a Fetch or a Produce. This mutes
+        the connection, and `set_throttle_time` counts the throttle time in the response.
         """
         wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
@@ -238,14 +238,16 @@ class ClientThrottles:
     # ---- called by the dispatch of other requests ----
 
     def timed(self, connection: Connection, response: Awaitable[T]) -> Awaitable[T]:
-        """The same response; each of its steps is charged."""
+        """The same awaitable response, with each of its steps charged to the client."""
         if isinstance(response, Coroutine):
             return _Charged(self, connection, response)
         return response
 
-    def tell(self, connection: Connection, response: Message, *, is_late: bool = False) -> None:
-        """Put the throttle time for the client's requests into an answer. The time of a late
-        answer's request was charged before.
+    def set_throttle_time(
+        self, connection: Connection, response: Message, *, is_late: bool = False
+    ) -> None:
+        """Set the throttle time in a response. For a late response, the time of the request was
+        charged before.
         """
         known = getattr(response, "throttle_time_ms", None)
         if known is None:
@@ -274,8 +276,8 @@ class ClientThrottles:
     # ---- called by handlers of topics ----
 
     def mutations(self, principal: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """The charge for a client's request; None if it has no quota. ``strict`` clients know the
-        error THROTTLING_QUOTA_EXCEEDED.
+        """The charge for a client's request; None if the client has no quota. ``strict``: the
+        client knows the error THROTTLING_QUOTA_EXCEEDED.
         """
         held = self._held_by(MUTATIONS, _Who(principal, client_id))
         if held is None:
@@ -295,7 +297,7 @@ class ClientThrottles:
         self._unmute_after(connection, wait_ms)
 
     def _unmute_after(self, connection: Connection, wait_ms: int) -> None:
-        """Unmute after the longest of several waits; each ms counts once."""
+        """Unmute after the longest of several waits. Times that overlap are counted once."""
         now = self._loop.time()
         known, end = self._until.get(connection), now + wait_ms / 1000
         self.throttles += known is None
@@ -346,8 +348,9 @@ class ClientThrottles:
         return None
 
     def _is_broker(self, who: _Who) -> bool:
-        """Whether it is another broker of the cluster, whose copying has separate throttles: it
-        uses the listener between brokers and, if there is an authorizer, has a broker's right.
+        """Whether the client is another broker of the cluster: it uses the inter-broker listener
+        and, if there is an authorizer, has the rights of a broker. Replication has separate
+        throttles.
         """
         if who.listener != self._peer_listener:
             return False

@@ -1,9 +1,9 @@
 """Connection limits: the number of connections per broker, listener and address, and the rate at
 which they arrive (KIP-402, KIP-612).
 
-As in Kafka, if a listener has no room, its next connections wait instead of being refused; an
-address with too many connections is refused. A waiting connection is muted: for its client it is as
-if it waited in the system's queue, whose length is the limit here, too.
+As in Kafka, if a listener is full, its next connections wait, and an address with too many
+connections is refused. A waiting connection is muted: for its client, it seems to wait in the
+system's queue of connections. As many connections can wait as in that queue.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Acceptor:
         self.waiting: deque[Connection] = deque()
         self.rate = SampledRate()
         self.paused = False
-        """A timer is set; nothing is accepted until it fires."""
+        """Whether a timer is set. Until it fires, no connection is accepted."""
 
 
 class ConnectionLimits:
@@ -71,7 +71,7 @@ class ConnectionLimits:
         self._trouble = ""
 
     def arrived(self, connection: Connection) -> str | None:
-        """Accept a connection, let it wait, or return why it is refused."""
+        """Accept a connection or let it wait. Returns the reason if it is refused."""
         refusal = self._descriptors.refuse_connection()
         if refusal is not None:
             return refusal
@@ -90,7 +90,7 @@ class ConnectionLimits:
         return None
 
     def lost(self, connection: Connection) -> None:
-        """A connection was closed: there may be room for a waiting one."""
+        """Called when a connection was closed: a waiting one may be accepted now."""
         if connection in self._accepted:
             del self._accepted[connection]
             self._acceptor(connection.listener).count -= 1
@@ -108,11 +108,11 @@ class ConnectionLimits:
     # ---- room ----
 
     def _wait_ms(self, listener: str, acceptor: _Acceptor) -> float | None:
-        """0 if the next connection can be accepted now, how long it must wait, or None: until
-        another one is closed. Rates are charged only if there is room.
+        """How long the next connection must wait: 0 if it can be accepted now, None if another
+        connection must be closed first. Rates are charged only if there is room.
         """
-        # If the listener has no own setting, the broker's applies, to each listener and to all of
-        # them.
+        # Without a setting of its own, the broker's setting limits the listener; it also limits all
+        # listeners together.
         limit = self._config["max.connections"]
         own = self._own(listener, "max.connections")
         if acceptor.count >= (limit if own is None else own):
@@ -133,18 +133,18 @@ class ConnectionLimits:
         return wait_ms
 
     def _own(self, listener: str, name: str) -> Any:
-        """The listener's own setting, made at run time or at the start; None if there is none."""
+        """The listener's own setting, dynamic or from the start. None if it has none."""
         try:
             return self._settings.of(listener, (name,), own=True)[name]
-        except ConfigError as problem:  # another program has written it to the store
+        except ConfigError as problem:  # another program has written an invalid value to the store
             if self._trouble != str(problem):
                 self._trouble = str(problem)
                 self._report(f"listener {listener} keeps the limits of its start: {problem}")
             return self._config.for_listener(listener, name)
 
     def _is_protected(self, listener: str) -> bool:
-        """Whether it is the listener between brokers, and not the only listener: then a new
-        connection replaces one of another listener.
+        """Whether it is the inter-broker listener, and there are other listeners. Then a new
+        connection takes the place of a connection of another listener.
         """
         listeners = self._config.listeners
         return len(listeners) > 1 and listener == self._config.inter_broker_listener.name
@@ -218,7 +218,9 @@ class ConnectionLimits:
         return self._overrides[1].get(host, default)
 
     def _host_throttle_ms(self, host: str) -> float:
-        """How long an address that connects too often must wait; its quota is an entity's."""
+        """How long an address that connects too often must wait. The limit is a quota of the
+        address.
+        """
         manager = self._quotas.made
         if manager is None:
             return 0.0
@@ -243,7 +245,7 @@ class ConnectionLimits:
         self._host_rates = {name: rate for name, rate in rates if rate.per_second(now_ms) > 0}
 
     def _close_later(self, connection: Connection, delay_ms: float) -> None:
-        """Close it later: otherwise its client would connect again at once."""
+        """Close the connection later: otherwise the client would connect again at once."""
         connection.mute()
         why = f"its address connects too often ({RATE_KEY})"
         self._loop.call_later(delay_ms / 1000, self._refuse, connection, why)

@@ -1,5 +1,5 @@
-"""The request log: a line for each randomly chosen request, and a warning for each slow one, with
-the client and the parts of its time.
+"""The request log: a line for each randomly chosen request and a warning for each slow request. A
+line has the client and how the time was spent.
 
 The number of lines is limited; beyond the limit the log reports how many were left out.
 """
@@ -52,14 +52,14 @@ class RequestLines:
         self._apis: frozenset[str] = frozenset()
         self._clients: frozenset[str] = frozenset()
         self._report = node.report
-        self._lines = LogLimit(node.loop, _tell_rest, of_group=MAX_LINES, of_all=MAX_LINES)
+        self._lines = LogLimit(node.loop, _report_rest, of_group=MAX_LINES, of_all=MAX_LINES)
         self._slow = LogLimit(
-            node.loop, _tell_rest_slow, of_group=MAX_SLOW_LINES_OF_API, of_all=MAX_SLOW_LINES
+            node.loop, _report_rest_slow, of_group=MAX_SLOW_LINES_OF_API, of_all=MAX_SLOW_LINES
         )
 
     def choose(self, apis: Sequence[str], clients: Sequence[str]) -> None:
-        """Write randomly chosen requests only for these APIs and clients, or for all if none are
-        given. Slow requests are always written.
+        """Log randomly chosen requests only of these APIs and clients; an empty list means all.
+        Slow requests are always logged.
         """
         unknown = set(apis) - {api.name for api in APIS.values()}
         if unknown:
@@ -69,7 +69,7 @@ class RequestLines:
             )
         self._apis, self._clients = frozenset(apis), frozenset(clients)
 
-    def tell(self, connection: Connection, timed: TimedRequest) -> None:
+    def report(self, connection: Connection, timed: TimedRequest) -> None:
         """Write the line of a completed request."""
         name, client = api_name(timed.api_key), client_name(timed.client_id)
         if timed.slow:
@@ -138,11 +138,11 @@ def _fields(
     }
 
 
-def _tell_rest(group: str, count: int) -> None:
+def _report_rest(group: str, count: int) -> None:
     requests.warning("%s more requests were left out in the last %g s", f"{count:,}", WINDOW_S)
 
 
-def _tell_rest_slow(group: str, count: int) -> None:
+def _report_rest_slow(group: str, count: int) -> None:
     slow_requests.warning(
         "%s more slow requests%s were left out in the last %g s",
         f"{count:,}",

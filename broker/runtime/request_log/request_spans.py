@@ -1,8 +1,8 @@
-"""Requests as spans of OpenTelemetry: one for the request, with one for each part of its time below
-it. Kafka's requests contain no trace, so each is the root of a trace; records have one in their
-headers, which clients handle (kstore.clients.tracing).
+"""Requests as spans of OpenTelemetry: a span for the request, with a child span for each part of
+its time. Kafka's requests contain no trace context, so each span is the root of a trace. Records
+have a trace context in their headers, which clients handle (kstore.clients.tracing).
 
-Spans are created after the answer was sent. The SDK batches and exports them in its own thread.
+Spans are created after the response was sent. The SDK batches and exports them in its own thread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RequestSpans:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
         return cls(provider)
 
-    def tell(self, connection: Connection, timed: TimedRequest) -> None:
+    def report(self, connection: Connection, timed: TimedRequest) -> None:
         """Create the spans of a completed request."""
         parts = timed.parts()
         ago_ns = time.monotonic_ns() - timed.ended_us * NS_PER_US

@@ -1,5 +1,5 @@
-"""Selects requests for the request log and for traces, by the current settings. If no setting is
-enabled, a request costs one comparison.
+"""Selects requests for the request log and for traces, according to the current settings. If all
+are off, this costs one comparison per request.
 
 kstore/_fast/network/request_times.pyx measures the times. request_lines.py writes lines,
 request_spans.py writes traces; both are loaded on first use.
@@ -35,7 +35,7 @@ LOGGERS = (logging.getLogger("kstore.request"), logging.getLogger("kstore.reques
 
 
 class RequestWatch:
-    """Makes the data plane report requests as the settings require."""
+    """Makes the data plane report the requests that the settings select."""
 
     def __init__(self, node: Node, plane: DataPlane) -> None:
         self._node = node
@@ -47,7 +47,7 @@ class RequestWatch:
         self._apply()
 
     async def loaded(self) -> None:
-        """Wait until requests are traced, if the settings require it."""
+        """Wait until requests are traced, if tracing is on."""
         if self._loading is not None:
             await self._loading
 
@@ -70,12 +70,12 @@ class RequestWatch:
         times.set_chance(TRACE, trace_rate)
         times.slow_us = 1000 * max(0, config[SLOW_MS])
         if rate or times.slow_us:
-            self._told_lines().choose(config[LOG_APIS], config[LOG_CLIENTS])
+            self._loaded_lines().choose(config[LOG_APIS], config[LOG_CLIENTS])
         if trace_rate and self._spans is None and self._loading is None:
             self._loading = self._node.loop.create_task(self._load_spans())
-        times.tell = self._tell if rate or trace_rate or times.slow_us else None
+        times.tell = self._report if rate or trace_rate or times.slow_us else None
 
-    def _told_lines(self) -> RequestLines:
+    def _loaded_lines(self) -> RequestLines:
         if self._lines is None:
             from kstore.broker.runtime.request_log.request_lines import RequestLines
 
@@ -97,9 +97,9 @@ class RequestWatch:
 
         return RequestSpans.exporting(self._node.node_id, self._node.config[TRACE_ENDPOINT])
 
-    def _tell(self, connection: Connection, timed: TimedRequest) -> None:
-        """A randomly chosen or slow request is complete."""
+    def _report(self, connection: Connection, timed: TimedRequest) -> None:
+        """Called when a randomly chosen or slow request is complete."""
         if timed.chosen & 1 << TRACE and self._spans is not None:
-            self._spans.tell(connection, timed)
+            self._spans.report(connection, timed)
         if timed.slow or timed.chosen & 1 << LOG:
-            self._told_lines().tell(connection, timed)
+            self._loaded_lines().report(connection, timed)

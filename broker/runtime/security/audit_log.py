@@ -39,7 +39,7 @@ class AuditLog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._limit = LogLimit(loop, _tell_rest, of_group=MAX_KINDS_OF_ONE, of_all=MAX_KINDS)
+        self._limit = LogLimit(loop, _report_rest, of_group=MAX_KINDS_OF_ONE, of_all=MAX_KINDS)
         """The log limit; its groups are principals."""
 
     def denied(
@@ -64,7 +64,7 @@ class AuditLog:
         )  # fmt: skip
 
 
-def _tell_rest(principal: str, count: int) -> None:
+def _report_rest(principal: str, count: int) -> None:
     if principal:
         LOGGER.info(
             "authorizer: denied principal=%s more=%d, in the last %d seconds",

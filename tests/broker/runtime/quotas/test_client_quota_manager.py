@@ -28,7 +28,7 @@ class Place:
     def set(self, entity: Entity, key: str, value: float | None) -> None:
         stored = self.manager.stored
         stored.alter(entity, [Alteration(key, value)], lambda _: True, validate_only=False)
-        stored.tell()
+        stored.notify()
 
 
 def test_connections_are_told_of_the_first_quota_and_of_the_end_of_the_last() -> None:

@@ -131,8 +131,8 @@ def test_many_principals_have_few_lines_together_and_nothing_grows_with_them(hea
         heard.deny(f"User:{number}")
         heard.deny(f"User:{number}")
     assert len(heard.lines()) == MAX_KINDS
-    assert len(heard.log._limit._told) == MAX_KINDS
-    assert len(heard.log._limit._untold) <= MAX_KINDS + 1
+    assert len(heard.log._limit._admitted) == MAX_KINDS
+    assert len(heard.log._limit._suppressed) <= MAX_KINDS + 1
     heard.loop.fire_timers()
     last = heard.lines()[-1]
     assert last == (
