@@ -1,6 +1,6 @@
 """`/admin/contractions/T`: the contraction of a topic (KIP-253).
 
-The controller writes it, in one multi with the nodes that belong to it; all brokers read it. Groups
+The controller writes it, in one multi with the nodes that belong to it. All brokers read it. Groups
 and consumers need to know which leader epochs ended when the last partitions retired.
 """
 
@@ -36,7 +36,7 @@ class ContractionNode(NamedTuple):
     @property
     def retired(self) -> tuple[tuple[int, int], ...]:
         """The leader epochs of the retired partitions, which must be read to their end before the
-        others.
+        remaining ones.
         """
         return tuple(row for row in self.prior_leader_epochs if row[0] >= self.first)
 
@@ -55,8 +55,8 @@ def contraction_node(node: ContractionNode) -> bytes:
 
 
 def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
-    """Operations that delete the nodes of partitions from an index on, each partition's together,
-    then this node.
+    """Operations that delete the nodes of partitions from index ``first`` on, then this node. Those
+    of one partition are in one group.
     """
     path = f"{TOPICS}/{topic}/partitions"
     groups: list[list[Op]] = [
@@ -68,7 +68,7 @@ def removal_ops(store: Store, topic: str, first: int) -> list[list[Op]]:
 
 
 def read_contraction(store: Store, topic: str) -> ContractionNode | None:
-    """A topic's node, or None without a contraction."""
+    """The node of a topic, or None if it has no contraction."""
     try:
         node = json.loads(store.get(f"{CONTRACTIONS}/{topic}")[0])
     except NoNodeError:

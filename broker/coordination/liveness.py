@@ -1,7 +1,7 @@
-"""Shows processes on one machine whether a session's process is alive: one file per session, which
-the process locks while it runs, and touches periodically.
+"""Shows the processes of one machine whether a session's process is alive. There is one file per
+session, which the process locks while it runs, and touches periodically.
 
-The kernel releases a killed process's lock at once; a stopped process keeps its lock but does not
+The kernel releases a killed process's lock at once. A stopped process keeps its lock, but does not
 touch the file. This file does not decide that a session is over, and does not know the tree.
 """
 
@@ -26,8 +26,8 @@ log = logging.getLogger("kstore.broker")
 class SessionFiles:
     """The folder with the sessions' files. Thread-safe.
 
-    ``timeout_ms``: how long sessions of this process live without a sign of life; the files contain
-    it. ``stall_timeout_ms``: the same if the kernel reports that the process was stopped (by
+    ``timeout_ms``: how long sessions of this process live if their files are not touched. The files
+    contain it. ``stall_timeout_ms``: the same if the kernel reports that the process is stopped (by
     SIGSTOP, for example); 0: no difference.
     """
 
@@ -54,8 +54,8 @@ class SessionFiles:
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """In a child process: give up all locks, which would otherwise outlive the parent
-        process.
+        """Call it in a forked child process: gives up all locks, which would otherwise outlive the
+        parent process.
         """
         for descriptor in self._held.values():
             os.close(descriptor)
@@ -67,22 +67,22 @@ class SessionFiles:
             os.unlink(self._path(session_id))
 
     def touch(self) -> None:
-        """Show again that this process is alive."""
+        """Touch the files, to show that this process is alive."""
         for descriptor in list(self._held.values()):
             with suppress(OSError):  # released meanwhile
                 os.utime(descriptor)
 
     def process(self, session_id: int) -> int | None:
-        """The process of a session; None if there is no such file."""
+        """The process id of a session. None if it has no file."""
         return self._written(session_id, 0)
 
     @property
     def interval_s(self) -> float:
-        """How often this process must show that it is alive, and checks the others."""
+        """How often this process touches its files and checks those of the others."""
         return min(self._timeout_ms, self._stall_timeout_ms or self._timeout_ms) / 4000
 
     def timeout_s(self, session_id: int) -> float:
-        """How long a session lives from now on without a sign of life."""
+        """How long a session lives if its file is not touched from now on."""
         stall_ms = self._written(session_id, 2)
         if stall_ms and self.is_stopped(session_id):
             return stall_ms / 1000
@@ -109,14 +109,16 @@ class SessionFiles:
             return None
 
     def touched_ns(self, session_id: int) -> int:
-        """When its process last touched it, by the file system's clock; 0 if there is no file."""
+        """When a session's file was last touched, by the file system's clock. 0 if there is no
+        file.
+        """
         try:
             return os.stat(self._path(session_id)).st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def is_dead(self, session_id: int) -> bool:
-        """Whether no process holds the session any more."""
+        """Whether no process holds the session's lock any more."""
         if session_id in self._held:
             return False
         try:

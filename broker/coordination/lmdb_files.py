@@ -1,4 +1,6 @@
-"""The files of the coordination store in LMDB: who may have them, and whether they are whole."""
+"""The files of the coordination store in LMDB: locks on them, and checks whether they are
+complete.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,15 @@ LOGGER = logging.getLogger("kstore.broker")
 DATA, LOCK, BACKUP = "data.mdb", "lock.mdb", "data.mdb.backup"
 LMDB_FILES = (DATA, LOCK, BACKUP)
 OPENING_S = 60.0
-"""The longest wait for other processes that open the store."""
+"""The longest wait for another process that is opening the store."""
 LOOK_S = 0.01
 
 
 @contextmanager
 def opening(path: str) -> Iterator[None]:
-    """Open a store, alone among the processes that open it: one that is being created has a part
-    of its files, as a damaged one. StoreLockedError if another process takes very long.
+    """A context in which no other process opens the store: while a store is being created, some of
+    its files are missing, as if it were damaged. Raises StoreLockedError if another process takes
+    very long.
     """
     folder = os.open(path, os.O_RDONLY)
     try:
@@ -62,7 +65,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def check(path: str) -> None:
-    """Check the file before it is opened: LMDB would end the process at a damaged page."""
+    """Check the file before it is opened, since LMDB would end the process at a damaged page."""
     problem = _problem(path)
     if problem is not None:
         raise StoreDamagedError(damaged(path, problem))
@@ -72,13 +75,13 @@ def _problem(path: str) -> str | None:
     data = os.path.join(path, DATA)
     if os.path.exists(data):
         return find_damage(data)
-    # A new tree would hide that all data is lost.
+    # An empty tree would hide that all data is lost.
     beside = [each for each in (LOCK, BACKUP) if os.path.exists(os.path.join(path, each))]
     return f"{DATA} is missing beside {beside[0]}" if beside else None
 
 
 def is_saved_copy(path: str) -> bool:
-    """Whether the copy is from the last stop: nothing was written since."""
+    """Whether the copy is from the last stop, so that nothing was written after it."""
     data, copy = (os.path.join(path, name) for name in (DATA, BACKUP))
     if not os.path.exists(data):
         return True  # the store is empty
@@ -86,7 +89,7 @@ def is_saved_copy(path: str) -> bool:
 
 
 def damaged(path: str, problem: str) -> str:
-    """The message about a damaged store: what it means, and what to do."""
+    """The message about a damaged store: what is lost, and what to do."""
     return (
         f"the coordination store {path} is damaged: {problem}. It holds topics, settings, users "
         f"and rights, and can't be rebuilt: stop its brokers, restore a copy of {DATA} ({BACKUP} "
@@ -96,7 +99,7 @@ def damaged(path: str, problem: str) -> str:
 
 
 def keep_private(path: str) -> None:
-    """Create the folder, or check that no other user may change it; its files are made private."""
+    """Create the folder, or check that no other user may change it. Makes its files private."""
     os.makedirs(path, mode=PRIVATE_FOLDER, exist_ok=True)
     warning = check_folder(path, "the coordination store, which holds credentials,")
     if warning is not None:
@@ -106,8 +109,8 @@ def keep_private(path: str) -> None:
 
 
 def lock_folder(path: str, kind: int) -> int:
-    """The descriptor of a lock on the store that is held until it is closed; StoreLockedError if
-    another process has it. ``kind``: LOCK_SH for a shared store, otherwise LOCK_EX.
+    """Lock the store. Returns a descriptor; closing it releases the lock. ``kind`` is LOCK_SH for a
+    shared store, otherwise LOCK_EX. Raises StoreLockedError if another process has the lock.
     """
     descriptor = open_private(os.path.join(path, "owner"), os.O_RDWR | os.O_CREAT)
     try:

@@ -1,11 +1,11 @@
-"""The coordination store in an LMDB environment: durable, for one process or, shared, for the
-processes of one machine.
+"""The coordination store in an LMDB environment. It is durable, and used by one process, or shared
+by the processes of one machine.
 
-Every transaction is synced before it is acknowledged. Unshared, only one process has the folder
-open, so the sessions that it finds at opening are dead. Shared, processes detect each other's death
-through liveness.py, and read each other's changes from the log of changes that every transaction
-appends to. Key layout: big-endian depth, then path, so that a node's children are adjacent; all
-other keys have depths that no path has.
+Every transaction is synced before it is acknowledged. A store that is not shared is open in one
+process, so all sessions that it contains at opening are dead. Processes of a shared store detect
+each other's death through liveness.py. Every transaction appends its changes to a log of changes,
+from which the other processes read them. A key is the big-endian depth of a path and then the path,
+so that a node's children are adjacent. All other keys have depths that no path has.
 """
 
 from __future__ import annotations
@@ -71,10 +71,12 @@ OWNER_DEPTH = 0xFFFE
 COUNTER_DEPTH = 0xFFFF
 FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
-"""Address space, not memory or disk: LMDB's file grows as it is used."""
+"""Address space, not memory or disk. LMDB's file grows as it is used."""
 SESSIONS = "sessions"
 CHANGES_KEPT = 4096
-"""A process that missed more transactions than this must read everything again."""
+"""The length of the log of changes. A process that has missed more transactions must read
+everything again.
+"""
 
 
 def _key(path: str) -> bytes:
@@ -87,9 +89,7 @@ def _check_key(path: str) -> bytes:
 
 
 def _checked(path: str, node: Node) -> bytes:
-    """The values stored with a node: its mzxid, and the CRC-32C of everything that changes
-    with it.
-    """
+    """The values stored with a node: its mzxid, and the CRC-32C of its fields, path and data."""
     fields = NODE.pack(FORMAT_VERSION, *node[1:5], 0)
     return COUNTER.pack(node.mzxid) + CRC.pack(crc32c(node.data, crc32c(fields + path.encode())))
 
@@ -112,7 +112,8 @@ class _LmdbTransaction(WriteTransaction):
             )
         node = Node(bytes(value[NODE.size :]), czxid, mzxid, version, owner, created_children)
         check = self._txn.get(_check_key(path))
-        # A version without checksums may have written since: then this has another zxid.
+        # A version of kstore without checksums may have written the node later; then the zxid
+        # differs.
         if check is not None and check[:8] == COUNTER.pack(mzxid) and check != _checked(path, node):
             raise StoreDamagedError(
                 f"the node {path} of the coordination store is damaged: its checksum is wrong. "
@@ -207,18 +208,18 @@ class _LmdbTransaction(WriteTransaction):
 
 class _LmdbBackend(Backend):
     def __init__(self, path: str, shared_timeout_ms: int = 0, stall_timeout_ms: int = 0) -> None:
-        """``shared_timeout_ms``: 0 for an unshared store."""
+        """``shared_timeout_ms`` is 0 for a store that is not shared."""
         shared = shared_timeout_ms > 0
         self._path = path
         self._process = os.getpid()
-        with self._told():
+        with self._store_errors():
             keep_private(path)
             self._lock_file = lock_folder(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         self.files: SessionFiles | None = None
         self.peers: PeerWatcher | None = None
         self.on_close: Callable[[], object] | None = None
         try:
-            with self._told():
+            with self._store_errors():
                 if shared:
                     sessions = os.path.join(path, SESSIONS)
                     self.files = SessionFiles(sessions, shared_timeout_ms, stall_timeout_ms)
@@ -239,13 +240,13 @@ class _LmdbBackend(Backend):
     @contextmanager
     def read(self) -> Iterator[_LmdbTransaction]:
         """See Backend."""
-        with self._told(), self._env.begin() as txn:
+        with self._store_errors(), self._env.begin() as txn:
             yield _LmdbTransaction(txn)
 
     @contextmanager
     def write(self) -> Iterator[_LmdbTransaction]:
         """See Backend."""
-        with self._told(), self._env.begin(write=True) as txn:
+        with self._store_errors(), self._env.begin(write=True) as txn:
             yield _LmdbTransaction(txn)
         if self.files is not None:
             # LMDB shows a commit to readers only after its last write to a file, so the others must
@@ -253,10 +254,8 @@ class _LmdbBackend(Backend):
             os.pwrite(self._lock_file, b"!", 0)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Convert errors of LMDB (such as a full disk), and of files that others may change, to the
-        store's errors.
-        """
+    def _store_errors(self) -> Iterator[None]:
+        """Convert errors of LMDB (such as a full disk) and of other files to the store's errors."""
         if os.getpid() != self._process:
             raise StoreClosedError(
                 f"the coordination store {self._path} was opened by process {self._process}, and a "
@@ -274,7 +273,7 @@ class _LmdbBackend(Backend):
             ) from error
 
     def _back_up(self) -> None:
-        """Save a copy of the whole tree, in case the file itself is damaged."""
+        """Save a copy of the whole tree, in case the file gets damaged."""
         path = os.path.join(self._path, BACKUP)
         temporary = f"{path}.{os.getpid()}"
         try:
@@ -305,8 +304,8 @@ class _LmdbBackend(Backend):
             self.files.release(session_id)
 
     def has_ended(self, session_id: int) -> bool:
-        """See Backend. A dying process releases its lock first, and is reported as dead at
-        the end.
+        """See Backend. A process that is ending releases its lock before the kernel reports its
+        end.
         """
         ended = self.files is not None and self.files.is_dead(session_id)
         if ended and self.peers is not None:
@@ -314,7 +313,9 @@ class _LmdbBackend(Backend):
         return ended
 
     def after_fork(self) -> None:
-        """In a child process: drop the parent's locks, and allow it to open the store again."""
+        """Call it in a forked child process: drops the parent's locks, and allows the child to open
+        the store.
+        """
         self._env.close()
         os.close(self._lock_file)
         if self.files is not None:
@@ -335,12 +336,12 @@ class _LmdbBackend(Backend):
 
 
 class LmdbStore(TreeStore):
-    """The tree in the folder ``path`` (created if missing) and a first session.
+    """A session on the tree in the folder ``path``, which is created if missing.
 
-    Unshared, StoreLockedError if it is open elsewhere. ``shared``: any number of processes on this
-    machine can open it. The ephemeral nodes of a killed process are deleted at once, those of a
-    process without a sign of life after ``session_timeout_ms``, those of a process that a signal
-    has stopped after ``stall_timeout_ms``, unless that is 0.
+    If not ``shared``, raises StoreLockedError if another process has it open. If ``shared``, any
+    number of processes on this machine can open it. The ephemeral nodes of a killed process are
+    deleted at once, those of a process that hangs after ``session_timeout_ms``, those of a process
+    that a signal has stopped after ``stall_timeout_ms``, unless that is 0.
     """
 
     def __init__(
@@ -369,8 +370,8 @@ class LmdbStore(TreeStore):
 
 
 def read_nodes(path: str) -> dict[str, bytes]:
-    """The persistent nodes of the store in a folder at one moment, even if another process has it
-    open: path to data. It takes no lock and changes nothing; StoreError.
+    """The persistent nodes of the store in a folder at one moment: path to data. Another process
+    may have the store open. This takes no lock and changes nothing. Raises StoreError.
     """
     check(path)
     found: dict[str, bytes] = {}

@@ -1,6 +1,4 @@
-"""The coordination store in memory: for tests and simulation. Its contents are lost with the
-process.
-"""
+"""The coordination store in memory, for tests and simulations. It ends with the process."""
 
 from __future__ import annotations
 
@@ -140,7 +138,7 @@ class _MemoryBackend(Backend):
 
 
 class MemoryStore(TreeStore):
-    """A new empty tree and its first session; further sessions by ``new_session``."""
+    """The first session on a new, empty tree. `new_session` opens further ones."""
 
     def __init__(self) -> None:
         super().__init__(SharedTree(_MemoryBackend()))

@@ -1,5 +1,5 @@
-"""Contractions (KIP-253) in the store of a single broker: what a controller writes in a cluster.
-Each call is one multi, so a crash leaves all of it or nothing. Calls block.
+"""Contractions (KIP-253) in the store of a single broker, which writes what a controller writes in
+a cluster. Each function is one multi, so a crash leaves all of it or nothing. Calls block.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = [
 
 
 def begin(store: Store, topic: TopicImage, first: int, now_ms: int) -> TopicImage:
-    """Note that partitions from an index on retire, with the current leader epochs, and begin new
-    ones; returns the topic with these. BadVersionError.
+    """Note that partitions from index ``first`` on retire, with the current leader epochs, and
+    begin new leader epochs. Returns the topic with these. Raises BadVersionError.
     """
     store.ensure(CONTRACTIONS)
     priors = tuple((index, each.leader_epoch) for index, each in enumerate(topic.partitions))
@@ -45,7 +45,9 @@ def begin(store: Store, topic: TopicImage, first: int, now_ms: int) -> TopicImag
 
 
 def decide(store: Store, name: str) -> None:
-    """Decide the contraction, which cannot be rolled back then. NoNodeError if none is prepared."""
+    """Decide the contraction. After that it cannot be rolled back. Raises NoNodeError if none is
+    prepared.
+    """
     node = read_contraction(store, name)
     if node is None:
         raise NoNodeError(f"{CONTRACTIONS}/{name}")
@@ -58,10 +60,10 @@ def cancel(store: Store, name: str) -> None:
 
 
 def remove_retired(store: Store, topic: TopicImage, first: int) -> tuple[TopicImage, int]:
-    """Remove partitions from an index on from a topic. Their nodes stay until their logs are
+    """Remove partitions from index ``first`` on from a topic. Their nodes stay until their logs are
     deleted (`finish_removal`). Returns the topic, and the partition epoch of the removal.
     """
-    # Later partitions with these numbers begin with a larger leader epoch.
+    # Future partitions with these numbers begin with a larger leader epoch.
     epoch = max(each.leader_epoch for each in topic.partitions)
     ops, raised = bump_ops(topic._replace(partitions=topic.partitions[:first]), least=epoch)
     removed = multi_with_epochs(
@@ -78,8 +80,8 @@ def read_all(store: Store) -> dict[str, ContractionNode]:
 
 
 def half_removed(store: Store) -> list[tuple[TopicImage, int]]:
-    """Topics whose retired partitions are removed, except for their nodes and maybe their logs;
-    with the number of partitions including these.
+    """Topics whose retired partitions are removed, but whose nodes, and perhaps logs, still exist;
+    and the number of partitions including these.
     """
     found = []
     for name, node in read_all(store).items():
@@ -90,5 +92,5 @@ def half_removed(store: Store) -> list[tuple[TopicImage, int]]:
 
 
 def finish_removal(store: Store, name: str, first: int) -> None:
-    """Delete the nodes, once the logs of partitions from an index on are deleted."""
+    """Delete the nodes of partitions from index ``first`` on, after their logs were deleted."""
     store.multi([op for group in removal_ops(store, name, first) for op in group])

@@ -2,9 +2,9 @@
 (KIP-232).
 
 `/partition_epoch` increases by one with every new partition and every deleted topic, in the same
-multi that creates or deletes them: two brokers cannot allocate the same number, and a crash loses
-none. `/brokers/topics/T/partitions/P` has the partition's own epoch, and the leader epochs that the
-partitions before it had when it was added (KIP-253).
+multi that creates or deletes them. So two brokers cannot allocate the same number, and a crash
+loses none. `/brokers/topics/T/partitions/P` has the partition's own epoch, and the leader epochs
+that the other partitions had when it was added (KIP-253).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TOPICS = "/brokers/topics"
 RECOVERING = 1
 """The `leader_recovery_state` of KIP-704; 0 is not written."""
 UPGRADE_CHUNK = 200
-"""The number of nodes per multi: an ensemble refuses requests of more than a megabyte."""
+"""The limit of nodes in one multi. An ensemble refuses requests of more than a megabyte."""
 
 
 class PartitionNode(NamedTuple):
@@ -63,9 +63,9 @@ def max_partition_epoch(store: Store) -> int:
 
 def multi_with_epochs(store: Store, count: int, ops_from: Callable[[int], Sequence[Op]]) -> int:
     """Execute the operations of ``ops_from(first)``, with ``count`` new partition epochs from
-    ``first`` on, all or nothing; returns the last of them.
+    ``first`` on, all or nothing. Returns the last epoch.
 
-    It tries again if another broker has taken the numbers meanwhile; a BadVersionError is about an
+    This retries if another broker has taken the epochs meanwhile. A BadVersionError is about an
     operation of the caller.
     """
     while True:
@@ -94,10 +94,10 @@ def create_ops(folder: str, partition: PartitionImage, controller_epoch: int) ->
 
 
 def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
-    """A partition's leader and in-sync replicas, in Kafka's format; and optional fields.
+    """A partition's leader and in-sync replicas in Kafka's format, with optional fields.
 
-    If a partition has no ISR, a version without eligible leader replicas finds them in the ISR: it
-    may elect them.
+    If a partition has no ISR, its eligible leader replicas are also written as the ISR, so that a
+    version without eligible leader replicas can elect them.
     """
     eligible = partition.elr or partition.last_known_elr
     node: dict[str, Any] = {
@@ -154,7 +154,7 @@ def partition_node(data: bytes) -> PartitionNode:
 
 
 def prepare_epochs(store: Store) -> None:
-    """Give partition epochs to all partitions of an old store without them; otherwise does
+    """Assign partition epochs to all partitions of an old store without them. Otherwise does
     nothing.
     """
     while not store.exists(PARTITION_EPOCH):
@@ -171,12 +171,12 @@ def prepare_epochs(store: Store) -> None:
                 store.multi(ops[first : first + UPGRADE_CHUNK])
             store.create(PARTITION_EPOCH, _epoch_node(last))
         except (BadVersionError, NodeExistsError):
-            continue  # another broker does the same: check its progress
+            continue  # another broker does the same: see what it has done
 
 
 def _old_nodes(store: Store) -> Iterator[tuple[str, int, int | None]]:
-    """Path, version and epoch of every partition's node, always in the same order: brokers that do
-    this at the same time assign the same numbers.
+    """Path, version and epoch of every partition's node. The order is always the same, so brokers
+    that do this at the same time assign the same numbers.
     """
     for topic in sorted(store.children(TOPICS)):
         folder = f"{TOPICS}/{topic}/partitions"

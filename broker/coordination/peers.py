@@ -1,8 +1,9 @@
-"""The threads with which a process of a shared LMDB store detects other processes' changes, deaths
-and stalls, and shows that it is alive itself.
+"""The threads of a process of a shared LMDB store. They detect changes, ends and stalls of other
+processes, and show that this process is alive.
 
-The first sleeps in poll(2) on the folder's inotify, on the other processes' descriptors (pidfd) and
-until the next check; it never spins. It passes its findings to the tree.
+The first thread waits in poll(2) for the folder's inotify, the other processes' descriptors (pidfd)
+and the next check. It passes what it finds to the tree. The second thread touches this process's
+files.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PeerWatcher:
             self._thread.join()
 
     def look(self) -> None:
-        """Check the others now. Can be called from any thread."""
+        """Check the other processes now. Can be called from any thread."""
         with self._waking, suppress(BlockingIOError):  # the pipe is full, so the thread is awake
             if not self._stopping:
                 os.write(self._wake_write, b".")
@@ -68,8 +69,8 @@ class PeerWatcher:
             now = time.monotonic()
             if now >= next_look:
                 if now - next_look > 2 * self._interval_s:
-                    # This thread itself was stalled, maybe with the whole machine: the timeouts of
-                    # the others begin again.
+                    # This thread itself was stalled, maybe with the whole machine. The timeouts of
+                    # the other processes begin again.
                     self._seen.clear()
                 next_look = now + self._interval_s
                 with suppress(StoreUnavailableError):  # a full disk: the next check tries again
@@ -81,11 +82,11 @@ class PeerWatcher:
             self._watch.drain()
             if not self._stopping:
                 with suppress(StoreUnavailableError):
-                    self._tree.catch_up()  # a dying process may not have had time to wake this one
+                    self._tree.catch_up()  # a process that ended may not have woken this one
         self._close()
 
     def _sleep(self, timeout_ms: int) -> set[int]:
-        """Wait for an event; returns the processes that have exited."""
+        """Wait for an event. Returns the processes that have exited."""
         poll = select.poll()
         for descriptor in (self._watch.fd, self._wake_read, *self._processes.values()):
             poll.register(descriptor, select.POLLIN)
@@ -95,7 +96,7 @@ class PeerWatcher:
         return {process for process, pidfd in self._processes.items() if pidfd in ready}
 
     def _look_at_sessions(self, exited: set[int]) -> None:
-        """End the sessions of dead processes; watch the processes of the others."""
+        """End the sessions of dead processes, and watch the processes of the others."""
         own = set(self._tree.own_sessions)  # read first: a session that begins now is in both
         with self._tree.backend.read() as txn:
             sessions = txn.sessions()
@@ -136,7 +137,7 @@ class PeerWatcher:
             del self._seen[session_id]
 
     def _expire(self, session_id: int) -> None:
-        """End a session; this waits for the current transaction of any process."""
+        """End a session. This waits for the current transaction of any process."""
         done = threading.Event()
         threading.Thread(target=self._make_way, args=(done,), daemon=True).start()
         try:
@@ -145,8 +146,8 @@ class PeerWatcher:
             done.set()
 
     def _make_way(self, done: threading.Event) -> None:
-        """Kill a process that is stalled in a transaction: no other could write until it continues,
-        and then it would find its session ended.
+        """Kill a process that is stalled in a transaction. No other process could write until it
+        continues, and its session would have ended by then.
         """
         seen: dict[int, tuple[int, float]] = {}
         while not done.wait(self._interval_s):

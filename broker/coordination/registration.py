@@ -1,15 +1,14 @@
-"""What a broker of a cluster writes about itself into the coordination store, and reads about the
-others: `/brokers/ids/N`, `/controller` and `/controller_epoch`, as in Kafka, and in addition
+"""What a broker of a cluster writes about itself to the coordination store, and reads about the
+other brokers: `/brokers/ids/N`, `/controller` and `/controller_epoch` as in Kafka, and in addition
 
     /brokers/lives/N              written with each registration: its mzxid is the last broker epoch
     /brokers/unclean_shutdowns/N  for the controller: a run of N ended uncleanly
 
-While the cluster uses a feature that older versions do not know, `/controller_epoch` and
+While the cluster uses a feature that older versions of kstore do not know, `/controller_epoch` and
 `/cluster/id` also contain its name after their value. Then a broker of version 0.1.0 does not
-start, and one that is running cannot parse the number: it does not take part in elections, and logs
-what it has read.
+start. One that is running cannot parse the number: it logs it, and does not take part in elections.
 
-The calls block; runtime/membership decides when they are made.
+The calls block. runtime/membership decides when to make them.
 """
 
 from __future__ import annotations
@@ -91,12 +90,12 @@ def register(
     protocols: Mapping[str, str] | None = None,
     ended_epoch: int = NO_EPOCH,
 ) -> int | None:
-    """Register this broker as alive, and return its broker epoch (the czxid of its node, KIP-380);
-    None while a node with its id belongs to another session. StoreError if the cluster needs a
-    feature that this version does not support.
+    """Register this broker as alive, and return its broker epoch (the czxid of its node, KIP-380).
+    Returns None while a node with its id belongs to another session. Raises StoreError if the
+    cluster needs a feature that this version does not support.
 
-    ``ended_epoch`` is the broker epoch of a run that ended cleanly. If that was not its last run,
-    the controller finds an unclean shutdown.
+    ``ended_epoch`` is the broker epoch of the last run that ended cleanly. If there was a later
+    run, an unclean shutdown is written for the controller.
     """
     missing = read_epoch(store).needs.difference(znodes.BROKER_FEATURES)
     if missing:
@@ -126,9 +125,9 @@ def register(
 
 
 def unclean_shutdowns(store: Store, registered: Mapping[int, BrokerImage]) -> dict[int, int]:
-    """The brokers that have returned from an unclean shutdown in these registrations or before
-    them, each with the version of its node. Later registrations are left until they are known: an
-    earlier run may still be in sync.
+    """The brokers that have registered after an unclean shutdown, each with the version of its
+    node. Registrations that are later than these are left until they are known, since an earlier
+    run may still be in sync.
     """
     try:
         names = store.children(UNCLEAN_SHUTDOWNS)
@@ -144,7 +143,7 @@ def unclean_shutdowns(store: Store, registered: Mapping[int, BrokerImage]) -> di
 
 
 def read_broker(store: Store, node_id: int) -> BrokerImage | None:
-    """A live broker, with its epoch; None if it is not alive."""
+    """A live broker, with its epoch. None if it is not alive."""
     path = f"{znodes.BROKER_IDS}/{node_id}"
     while True:
         stat = store.stat(path)
@@ -192,7 +191,7 @@ def read_epoch(store: Store) -> ControllerEpoch:
         data, version = store.get(CONTROLLER_EPOCH)
     except NoNodeError:
         data, version = b"", -1
-    # Empty: another broker has created the node, and writes its first epoch next.
+    # Empty: another broker has created the node and is about to write the first epoch.
     epoch, _, needs = data.decode().partition(" ")
     names = needs.removeprefix(NEEDS).removesuffix(ADVICE).split()
     return ControllerEpoch(int(epoch or "0"), version, frozenset(names))
@@ -218,8 +217,8 @@ def _epoch_data(epoch: int, features: Iterable[str]) -> bytes:
 
 
 def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
-    """Become the controller, with an epoch one larger than the last, if there is none; False if
-    another broker was faster.
+    """Become the controller, if there is none. The controller epoch increases by one. Returns False
+    if another broker was faster.
     """
     store.ensure(CONTROLLER_EPOCH)
     last = read_epoch(store)
@@ -234,7 +233,7 @@ def claim_controller(store: Store, node_id: int, now_ms: int) -> bool:
 
 
 def leave(store: Store, node_id: int) -> None:
-    """Delete this session's nodes in one step, so that no broker sees half of it."""
+    """Delete this session's nodes in one step, so that no broker sees only some of them deleted."""
     ops: list[Op] = []
     for path in (f"{znodes.BROKER_IDS}/{node_id}", CONTROLLER):
         stat = store.stat(path)
@@ -245,8 +244,8 @@ def leave(store: Store, node_id: int) -> None:
 
 
 def unregister(store: Store, node_id: int, epoch: int) -> None:
-    """Delete the nodes of a broker's run with this epoch whose process has ended, for another
-    broker that cannot wait for the session's end. Does nothing if that has happened already.
+    """Delete the nodes of another broker whose process with this epoch has ended, without waiting
+    for its session to expire. Does nothing if they are deleted already.
     """
     path = f"{znodes.BROKER_IDS}/{node_id}"
     stat = store.stat(path)
@@ -261,7 +260,7 @@ def unregister(store: Store, node_id: int, epoch: int) -> None:
 
 
 def resign(store: Store) -> None:
-    """Resign as controller, if this session is it."""
+    """Resign as controller, if this session is the controller's."""
     stat = store.stat(CONTROLLER)
     if stat is not None and stat.ephemeral_owner == store.session_id:
         store.delete(CONTROLLER)

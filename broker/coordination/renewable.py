@@ -1,4 +1,5 @@
-"""A store whose session can be replaced when it is over, for a broker that outlives its sessions.
+"""A store that can begin a new session when its session is over, for a broker that outlives its
+sessions.
 
 All parts of the broker use this object and need not know the current session.
 runtime/membership/member.py decides when to open a new session.
@@ -23,12 +24,12 @@ class _RenewableWatch(Watch):
         self._cancelled = False
 
     def set_in(self, session: Store) -> None:
-        """Watch in this session, and in no other, from now on."""
+        """Watch in this session from now on, and in no other."""
         if not self._cancelled:
             self._current = session.watch(self.path, self.callback)
 
     def look(self) -> None:
-        """Notify: something may have changed while there was no session."""
+        """Notify the callback: something may have changed while there was no session."""
         if not self._cancelled:
             self.callback(WatchEvent("changed", self.path))
 
@@ -43,8 +44,7 @@ class _RenewableWatch(Watch):
 class RenewableStore(Store):
     """The session of ``open_session``, replaced by a new one after `renew`.
 
-    StoreClosedError from any call means that the session is over and its ephemeral nodes are
-    deleted.
+    If a call raises StoreClosedError, the session is over and its ephemeral nodes are deleted.
     """
 
     def __init__(self, open_session: Callable[[], Store]) -> None:
@@ -57,7 +57,7 @@ class RenewableStore(Store):
     def renew(self) -> None:
         """Begin a new session. Every watch continues in it, and is notified once. Blocks.
 
-        StoreError if no session can be opened; then the old one stays.
+        Raises StoreError if no session can be opened; then the old one stays.
         """
         fresh = self._open_session()
         try:
@@ -100,7 +100,7 @@ class RenewableStore(Store):
         return self._session.in_doubt
 
     def on_contact(self, callback: Callable[[], None]) -> None:
-        """See Store; one callback, for all sessions."""
+        """See Store. There is one callback, for all sessions."""
         with self._lock:
             self._tell_contact = callback
             self._session.on_contact(callback)

@@ -39,13 +39,13 @@ __all__ = [
 
 ANY_VERSION = -1
 MAX_PATH_BYTES = 500
-"""LMDB's keys have at most 511 bytes; ZooKeeper would allow more, but all stores have the same
+"""LMDB's keys have at most 511 bytes. ZooKeeper would allow more, but all stores have the same
 limit.
 """
 
 
 class StoreError(Exception):
-    """Base of the store's errors. ``op_index`` is the failing operation's place in a multi."""
+    """Base of the store's errors. ``op_index`` is the index of the failed operation in a multi."""
 
     op_index: int = 0
 
@@ -59,9 +59,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the one that the caller named: another session wrote it in
-    between.
-    """
+    """The node's version is not the expected one: another session has written the node."""
 
 
 class NotEmptyError(StoreError):
@@ -89,7 +87,7 @@ class StoreDamagedError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process or session set has the store's folder open."""
+    """Another process has the store's folder open."""
 
 
 class Stat(NamedTuple):
@@ -107,8 +105,8 @@ class Stat(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node with version 0. Sequential: ten digits, which increase with every child, are
-    appended to the path.
+    """Create a node with version 0. If it is sequential, ten digits that increase with every child
+    are appended to the path.
     """
 
     path: str
@@ -118,7 +116,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Write a node's data, if its version is the given one (or any)."""
+    """Write a node's data, if the node has this version (or ANY_VERSION)."""
 
     path: str
     data: bytes
@@ -126,14 +124,16 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a childless node, if its version is the given one (or any)."""
+    """Delete a node without children, if the node has this version (or ANY_VERSION)."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Change nothing; fail the multi unless the node exists with the given version (or any)."""
+    """Fail the multi unless the node exists and has this version (or ANY_VERSION). Changes
+    nothing.
+    """
 
     path: str
     version: int = ANY_VERSION
@@ -168,7 +168,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def session_id(self) -> int:
-        """This session's id, never used before on this tree, and never 0."""
+        """This session's id. It was never used before on this tree, and is never 0."""
 
     @property
     @abstractmethod
@@ -180,7 +180,7 @@ class Store(ABC):
         """
 
     def has_expired(self) -> bool:
-        """Whether the session is over, by reading the store if that cannot block; otherwise like
+        """Whether the session is over. Reads the store if that cannot block; otherwise the same as
         `over`.
         """
         return self.over
@@ -194,29 +194,30 @@ class Store(ABC):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it has been unreachable for so long that it may have ended the session. Never
-        blocks.
+        """Whether the store has been unreachable for so long that it may have ended the session.
+        Never blocks.
         """
         return False
 
     def on_contact(self, callback: Callable[[], None]) -> None:  # noqa: B027
-        """Set a callback for changes of `away` or `in_doubt`; it runs on a thread of the store."""
+        """Set a callback for changes of `away` or `in_doubt`. It runs on a thread of the store."""
 
     @abstractmethod
     def get(self, path: str) -> tuple[bytes, int]:
-        """The node's data and version; NoNodeError."""
+        """The node's data and version. Raises NoNodeError."""
 
     @abstractmethod
     def stat(self, path: str) -> Stat | None:
-        """The node's transaction ids, version and owner; None if it does not exist."""
+        """The node's transaction ids, version and owner. None if it does not exist."""
 
     @abstractmethod
     def children(self, path: str) -> list[str]:
-        """The names (not paths) of the node's children, sorted; NoNodeError."""
+        """The names (not paths) of the node's children, sorted. Raises NoNodeError."""
 
     def owner_has_ended(self, path: str) -> bool | None:
-        """Whether an ephemeral node still exists though its owner's process has certainly ended:
-        the store is about to delete it. Never blocks; None if processes are not visible.
+        """Whether an ephemeral node still exists although its owner's process has certainly ended,
+        so that the store is about to delete it. None if the store does not know processes. Never
+        blocks.
         """
         return None
 
@@ -240,7 +241,7 @@ class Store(ABC):
 
     @abstractmethod
     def new_session(self) -> Store:
-        """Another session on the same tree, as another broker would have."""
+        """Another session on the same tree."""
 
     @abstractmethod
     def close(self) -> None:
@@ -257,7 +258,8 @@ class Store(ABC):
         sequential: bool = False,
         parents: bool = False,
     ) -> str:
-        """Create a node and return its path; NodeExistsError, NoNodeError, EphemeralParentError.
+        """Create a node and return its path. Raises NodeExistsError, NoNodeError or
+        EphemeralParentError.
 
         With ``parents``, missing persistent ancestors are created first, each in a separate
         transaction.
@@ -267,18 +269,18 @@ class Store(ABC):
         return str(self.multi([Create(path, data, ephemeral, sequential)])[0])
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Write a node's data and return its new version; NoNodeError, BadVersionError."""
+        """Write a node's data and return its new version. Raises NoNodeError or BadVersionError."""
         result = self.multi([Set(path, data, version)])[0]
         assert isinstance(result, int)
         return result
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a childless node; NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a node without children. Raises NoNodeError, BadVersionError or NotEmptyError."""
         self.multi([Delete(path, version)])
 
     def read_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and stat of each node, None for those that do not exist. Each is as it was at some
-        moment during the call.
+        """Data and stat of each node; None for a node that does not exist. Each is as it was at
+        some moment during the call.
         """
         found: list[tuple[bytes, Stat] | None] = []
         for path in paths:
@@ -305,8 +307,8 @@ class Store(ABC):
 
 
 def validate_path(path: str) -> str:
-    """The path itself, or BadPathError: absolute, ``/`` between names, no empty, ``.`` or ``..``
-    name, no control characters.
+    """Return the path. Raises BadPathError unless it is absolute, with ``/`` between names, without
+    empty, ``.`` or ``..`` names, and without control characters.
     """
     if path == "/":
         return path

@@ -1,4 +1,4 @@
-"""Opens the coordination store of a broker's settings."""
+"""Opens the coordination store that a broker's settings specify."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def open_own_store(log_dir: str) -> Store:
 
 
 def open_shared_store(config: BrokerConfig) -> RenewableStore:
-    """The store that the brokers of a cluster share: a folder if all are on one machine, or
-    ZooKeeper. StoreError if it is unavailable.
+    """The store that the brokers of a cluster share: LMDB in a folder, if all are on one machine,
+    or ZooKeeper. Raises StoreError if it is unavailable.
     """
     from kstore.broker.coordination.renewable import RenewableStore
 

@@ -1,7 +1,7 @@
-"""ZooKeeper's rules for a tree of versioned nodes, over any transactional map from path to node.
+"""ZooKeeper's rules for a tree of versioned nodes, on any transactional map from path to node.
 
-Shared by memory_store and lmdb_store: operations, versions, sequential names, sessions with their
-ephemeral nodes, watches. It stores nothing itself: a backend provides transactions.
+memory_store and lmdb_store share it: operations, versions, sequential names, sessions with their
+ephemeral nodes, and watches. It stores nothing itself; a backend provides transactions.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class ReadTransaction(ABC):
 
     @abstractmethod
     def last_zxid(self) -> int:
-        """The newest transaction, 0 if there was none."""
+        """The id of the last transaction. 0 if there was none."""
 
     @abstractmethod
     def changes_after(self, zxid: int) -> list[WatchEvent] | None:
-        """The changes of the transactions after that one, in order; None if the oldest of them are
-        no longer known.
+        """The changes of the transactions after ``zxid``, in order. None if the oldest of them are
+        no longer stored.
         """
 
 
 class WriteTransaction(ReadTransaction):
-    """The view of the only writer: it sees its own writes. All of them are committed, or none if it
-    ends with an exception.
+    """The view of the only writer, which sees its own writes. If it ends with an exception, none of
+    them are committed.
     """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Backend(ABC):
     def close(self) -> None:
         """Release the backend's resources; the last session calls it."""
 
-    def session_begins(self, session_id: int) -> None:  # noqa: B027 (nothing, where nobody looks)
+    def session_begins(self, session_id: int) -> None:  # noqa: B027 (optional)
         """Show other processes, before the session is stored, that its process is alive."""
 
     def session_ended(self, session_id: int) -> None:  # noqa: B027
@@ -137,7 +137,7 @@ class Backend(ABC):
 
 
 _MISSED = WatchEvent("changed", "")
-"""Stands for changes that are no longer known individually: every watch is notified."""
+"""Stands for changes that are no longer stored: every watch is notified."""
 
 
 class _TreeWatch(Watch):
@@ -169,13 +169,14 @@ class SharedTree:
         self._open = 0
         self._lost_sessions: set[int] = set()
         self._write_lock = RLock()
-        # Not the write lock: its holder may have to wait for another process's transaction.
-        self._telling = Lock()
+        # This is not the write lock, whose holder may have to wait for another process's
+        # transaction.
+        self._catching_up = Lock()
         self._watches: list[_TreeWatch] = []
         self._pending: deque[WatchEvent] = deque()
         self._delivering = Lock()
         with backend.read() as txn:
-            self._told_zxid = txn.last_zxid()
+            self._seen_zxid = txn.last_zxid()
 
     def commit(self, session_id: int, ops: Sequence[Op]) -> list[str | int | None]:
         """Run the operations as one transaction, then notify the watches."""
@@ -203,7 +204,7 @@ class SharedTree:
             return session_id
 
     def expire(self, session_id: int) -> None:
-        """End a session, this process's or another's: its ephemeral nodes are deleted."""
+        """End a session of this or another process, and delete its ephemeral nodes."""
         with self._write_lock, self.backend.write() as txn:
             owned = txn.owned(session_id)
             if session_id not in txn.sessions() and not owned:
@@ -228,8 +229,8 @@ class SharedTree:
             self.backend.close()
 
     def note_lost(self, session_ids: set[int]) -> None:
-        """Other processes have ended these sessions of this process, which was stalled: notify
-        their watches.
+        """Notify the watches of sessions of this process that other processes have ended, because
+        this process was stalled.
         """
         new = session_ids - self._lost_sessions
         if new:
@@ -238,11 +239,11 @@ class SharedTree:
             self._deliver()
 
     def is_lost(self, session_id: int) -> bool:
-        """Whether, as far as known, others have ended the session."""
+        """Whether other processes have ended the session, as far as is known."""
         return session_id in self._lost_sessions
 
     def check_not_lost(self, session_id: int) -> None:
-        """Raise StoreClosedError if others have ended the session."""
+        """Raise StoreClosedError if other processes have ended the session."""
         if self.is_lost(session_id):
             raise StoreClosedError(
                 f"session {session_id} of the store has expired: its process did not renew it in "
@@ -251,30 +252,30 @@ class SharedTree:
 
     def catch_up(self) -> None:
         """Notify the watches of changes since the last call, by any process."""
-        with self._telling:
+        with self._catching_up:
             with self.backend.read() as txn:
                 last = txn.last_zxid()
-                events = txn.changes_after(self._told_zxid) if last > self._told_zxid else []
-            self._told_zxid = last
+                events = txn.changes_after(self._seen_zxid) if last > self._seen_zxid else []
+            self._seen_zxid = last
             self._pending.extend([_MISSED] if events is None else events)
         self._deliver()
 
     def add(self, path: str, callback: WatchCallback) -> _TreeWatch:
         """Register a watch."""
         watch = _TreeWatch(self, path, callback)
-        with self._telling:
+        with self._catching_up:
             self._watches = [*self._watches, watch]
         return watch
 
     def forget(self, watch: _TreeWatch) -> None:
         """Unregister a watch, if it is registered."""
-        with self._telling:
+        with self._catching_up:
             self._watches = [other for other in self._watches if other is not watch]
 
     def _deliver(self) -> None:
         # One thread delivers at a time, so events keep the order of their transactions. Other
-        # threads, and callbacks that write, leave their events to it. The loop checks again,
-        # because an event may arrive while it stops.
+        # threads, and callbacks that write, leave their events to this thread. The loop checks
+        # again, because an event may arrive while it stops.
         while self._pending and self._delivering.acquire(blocking=False):
             try:
                 while self._pending:
@@ -289,7 +290,7 @@ class SharedTree:
 
 
 class TreeStore(Store):
-    """A session on a tree kept by a Backend; see Store for the contract."""
+    """A session on a tree in a Backend. See Store for the contract."""
 
     def __init__(self, tree: SharedTree) -> None:
         self._tree = tree

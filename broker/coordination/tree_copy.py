@@ -1,5 +1,5 @@
-"""Copies the whole tree of persistent nodes from a store of any kind into another one, for backups.
-It does not know what the nodes mean.
+"""Copies all persistent nodes from a store of any kind to another one, for backups. It does not
+know what the nodes mean.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ANNOUNCEMENTS = "/log_dir_event_notification/"
 
 
 def copy_tree(store: Store) -> dict[str, bytes]:
-    """The persistent nodes at one moment, path to data. StoreError if they changed during each of
-    several attempts.
+    """The persistent nodes at one moment: path to data. Raises StoreError if they changed during
+    each of several attempts.
     """
     before: dict[str, tuple[int, bytes]] = {}
     for _ in range(TRIES):
@@ -56,7 +56,7 @@ def _children(store: Store, path: str) -> list[str]:
 
 
 def put_tree(store: Store, nodes: Mapping[str, bytes]) -> None:
-    """Create the nodes in an empty store; StoreError if it is not empty."""
+    """Create the nodes in an empty store. Raises StoreError if it is not empty."""
     there = store.children("/")
     if there:
         raise StoreError(f"the coordination store is not empty: it has /{there[0]}, for example")

@@ -1,7 +1,6 @@
 """Layout and format of the nodes of topics, configs and brokers in the coordination store.
 
-It is Kafka's layout and JSON from its versions with ZooKeeper. Only a Store is used for reads and
-writes.
+They are those of Kafka with ZooKeeper. All reads and writes go through a Store.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ DELETIONS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 CLUSTER_ID = "/cluster/id"
 ELR_FEATURE = "eligible.leader.replicas.version"
-"""Registered by brokers that support eligible leader replicas."""
+"""The feature of brokers that support eligible leader replicas."""
 CONTRACTIONS_FEATURE = "kstore.contractions"
-"""Registered by brokers that support contractions (KIP-253)."""
+"""The feature of brokers that support contractions (KIP-253)."""
 BROKER_FEATURES = {
     ELR_FEATURE: {"min_version": 0, "max_version": 1},
     CONTRACTIONS_FEATURE: {"min_version": 1, "max_version": 1},
@@ -85,7 +84,7 @@ MAX_NAME = 400  # bytes of a path's last part
 
 
 def prepare(store: Store) -> None:
-    """Create the folders that later writes need, and give missing partition epochs."""
+    """Create the folders that later writes need, and assign missing partition epochs."""
     folders = (TOPICS, TOPIC_CONFIGS, BROKER_CONFIGS, BROKER_IDS, DELETIONS, "/cluster")
     for path in (*folders, LOG_DIR_EVENTS):
         store.ensure(path)
@@ -109,8 +108,8 @@ def read_cluster_id(data: bytes) -> str:
 
 
 def cluster_id_node(cluster: str, needs: str) -> bytes:
-    """The id, followed by the features that the cluster needs ("": none). Version 0.1.0 reads all
-    of it as the id, so its log dirs belong to another cluster, and it does not start.
+    """The id, followed by the features that the cluster needs ("": none). kstore 0.1.0 reads all of
+    it as the id, so its log dirs belong to another cluster and it does not start.
     """
     return _json({"version": "1", "id": f"{cluster} ({needs})" if needs else cluster})
 
@@ -118,8 +117,8 @@ def cluster_id_node(cluster: str, needs: str) -> bytes:
 def register_broker(
     store: Store, broker: BrokerImage, timestamp_ms: int, protocols: Mapping[str, str] | None = None
 ) -> None:
-    """Register this broker as alive for the duration of the session. ``protocols``: by listener,
-    those that are not PLAINTEXT.
+    """Register this broker as alive for the duration of the session. ``protocols``: listener to
+    security protocol, for those that are not PLAINTEXT.
     """
     node = broker_node(broker, timestamp_ms, protocols)
     store.create(f"{BROKER_IDS}/{broker.node_id}", node, ephemeral=True)
@@ -156,8 +155,8 @@ def read_topics(store: Store) -> list[TopicImage]:
 
 
 def read_topic(store: Store, name: str) -> TopicImage:
-    """A topic with the partitions that have nodes: an unfinished expansion has assigned more
-    (`read_expansions`). NoNodeError.
+    """A topic with the partitions that have nodes. During an expansion more are assigned
+    (`read_expansions`). Raises NoNodeError.
     """
     path = f"{TOPICS}/{name}"
     node = json.loads(store.get(path)[0])
@@ -180,7 +179,7 @@ def read_topic(store: Store, name: str) -> TopicImage:
 
 
 def read_topic_configs(store: Store, name: str) -> dict[str, str]:
-    """The settings of a topic; empty without a node."""
+    """The settings of a topic. Empty without a node."""
     try:
         data, _ = store.get(f"{TOPIC_CONFIGS}/{name}")
     except NoNodeError:
@@ -189,8 +188,8 @@ def read_topic_configs(store: Store, name: str) -> dict[str, str]:
 
 
 def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Unfinished expansions: topic to the replicas of each partition that is assigned and has no
-    node yet, in order.
+    """Unfinished expansions: topic to the replicas of each partition, in order, that is assigned
+    and has no node yet.
     """
     found = {}
     for name in store.children(TOPICS):
@@ -210,15 +209,15 @@ class TopicCount(NamedTuple):
 
 
 def read_count(store: Store, name: str) -> TopicCount | None:
-    """A topic's partition count; None during an expansion. A topic that does not exist has neither
-    a count nor an id.
+    """A topic's partition count; None during an expansion. For a topic that does not exist, the
+    count and the id are zero.
     """
     made, assigned = _read_counts(store, name)
     return made if made.partitions == assigned else None
 
 
 def read_made(store: Store, name: str) -> TopicCount:
-    """The current number of partitions of a topic, also during an expansion; 0 if it does not
+    """The current number of partitions of a topic, also during an expansion. 0 if it does not
     exist.
     """
     return _read_counts(store, name)[0]
@@ -247,8 +246,8 @@ def find_topics(store: Store, ids: Collection[UUID]) -> dict[UUID, str]:
 
 
 def create_topic(store: Store, topic: TopicImage) -> TopicImage:
-    """Write a new topic with its partitions and configs, all or nothing; NodeExistsError. Returns
-    it with its partition epochs.
+    """Write a new topic with its partitions and settings, all or nothing. Returns it with its
+    partition epochs. Raises NodeExistsError.
     """
     path = f"{TOPICS}/{topic.name}"
     config_path = f"{TOPIC_CONFIGS}/{topic.name}"
@@ -269,11 +268,11 @@ def create_topic(store: Store, topic: TopicImage) -> TopicImage:
 
 
 def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[int]]) -> TopicImage:
-    """Assign replicas to new partitions, and bump the leader epochs of the existing ones (KIP-253),
-    in one multi. BadVersionError if a partition's state has changed meanwhile.
+    """Assign replicas to new partitions, and increase the leader epochs of the existing ones
+    (KIP-253), in one multi. Raises BadVersionError if a partition's state has changed meanwhile.
 
-    The leaders must know the new count and epochs before `add_partitions` creates the partitions;
-    an expansion in `read_expansions` is begun again.
+    The leaders must know the new count and epochs before `add_partitions` creates the partitions.
+    An expansion in `read_expansions` can be begun again.
     """
     ops, bumped = bump_ops(topic)
     store.multi([Set(f"{TOPICS}/{topic.name}", topic_node(topic, added)), *ops])
@@ -281,8 +280,8 @@ def begin_expansion(store: Store, topic: TopicImage, added: Sequence[Sequence[in
 
 
 def bump_ops(topic: TopicImage, least: int = 0) -> tuple[list[Op], TopicImage]:
-    """Operations that bump the leader epochs of a topic's partitions, at least to ``least``; and
-    the topic with these.
+    """Operations that increase the leader epochs of a topic's partitions, to at least ``least``,
+    and the topic with these epochs.
     """
     ops: list[Op] = []
     bumped = []
@@ -297,8 +296,8 @@ def bump_ops(topic: TopicImage, least: int = 0) -> tuple[list[Op], TopicImage]:
 
 
 def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int]) -> TopicImage:
-    """Raise the leader epochs of partitions to at least these values, in one multi. BadVersionError
-    if a partition's state has changed meanwhile.
+    """Raise the leader epochs of partitions to at least these values, in one multi. Raises
+    BadVersionError if a partition's state has changed meanwhile.
     """
     partitions = list(topic.partitions)
     ops: list[Op] = []
@@ -316,8 +315,9 @@ def raise_leader_epochs(store: Store, topic: TopicImage, least: Mapping[int, int
 
 
 def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
-    """Write the partitions from index first on that an expansion adds to a topic; returns it with
-    their partition epochs, and the leader epochs that the others had before `begin_expansion`.
+    """Write the partitions from index ``first`` on that an expansion adds to a topic. Returns the
+    topic with their partition epochs, and the leader epochs that the others had before
+    `begin_expansion`.
     """
     path = f"{TOPICS}/{topic.name}"
     priors = tuple((i, topic.partitions[i].leader_epoch - 1) for i in range(first))
@@ -337,7 +337,7 @@ def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
 
 
 def delete_topic(store: Store, topic: TopicImage) -> int:
-    """Delete a topic with its partitions and configs, all or nothing, and note that its logs must
+    """Delete a topic with its partitions and settings, all or nothing, and note that its logs must
     be deleted. Returns the partition epoch of the deletion.
     """
     path = f"{TOPICS}/{topic.name}"
@@ -381,7 +381,7 @@ def announce_failed_log_dir(store: Store, node_id: int) -> None:
 
 
 def take_failed_log_dirs(store: Store) -> set[int]:
-    """The brokers that have announced a failed log dir; removes the announcements."""
+    """The brokers that have reported a failed log dir. Removes the reports."""
     brokers = set()
     for name in store.children(LOG_DIR_EVENTS):
         path = f"{LOG_DIR_EVENTS}/{name}"
@@ -396,7 +396,7 @@ def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
 
 
 def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
-    """The settings below ``/config/<kind>``, by name; empty if there never were any."""
+    """The settings below ``/config/<kind>``, by name. Empty if there never were any."""
     folder = f"/config/{kind}"
     try:
         nodes = store.children(folder)
@@ -410,7 +410,7 @@ def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
 
 
 def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]) -> None:
-    """Replace the settings below ``/config/<kind>`` under a name; a node without settings is
+    """Replace the settings of a name below ``/config/<kind>``. A node without settings is
     deleted.
     """
     path = f"/config/{kind}/{_quoted(name)}"
@@ -426,7 +426,7 @@ def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]
 
 
 def _quoted(name: str) -> str:
-    """A name as a path's last part; quoted as in Kafka, except <default>.
+    """A name as the last part of a path, quoted as in Kafka, except <default>.
 
     A name that is too long for a path is replaced by # and its hash; the node contains the name.
     """
@@ -465,7 +465,7 @@ def _with_epochs(
     first_epoch: int,
     priors: tuple[tuple[int, int], ...] = (),
 ) -> TopicImage:
-    """The topic with consecutive epochs on its partitions from index first on."""
+    """The topic with consecutive partition epochs from index ``first`` on."""
     numbered = (
         partition._replace(
             partition_epoch=first_epoch + place, prior_leader_epochs=priors, state_version=0

@@ -52,8 +52,8 @@ PERSISTENT_RECURSIVE = 1
 ANY_WATCHER = 3
 INT = struct.Struct(">i")
 GRACE_S = 1.0
-"""How long calls wait for another server after a connection was lost: by then an ensemble has
-elected its leader. After that they fail at once, until a server answers.
+"""How long calls wait for another server after a connection was lost. An ensemble usually elects
+its leader in that time. After that calls fail at once, until a server answers.
 """
 LONGEST_PAUSE_S = 0.5
 """The longest pause between two checks whether a server answers again."""
@@ -71,11 +71,11 @@ RULES: dict[type[Exception], type[StoreError]] = {
 
 
 UNHEARD = 1 / 3
-"""The share of the session's timeout that certainly remains when kazoo drops a connection: it waits
-for an answer for two thirds of it.
+"""The share of the session's timeout that certainly remains when kazoo drops a connection. kazoo
+waits for a response for two thirds of the timeout.
 """
 UNDER_WAY = 500
-"""Reads that are sent before the first answer."""
+"""Reads that are sent before the first response."""
 
 
 class _WatchRequest(NamedTuple):
@@ -98,7 +98,7 @@ class _WatchRequest(NamedTuple):
 
 
 class _Watchers(defaultdict[str, set[Any]]):
-    """kazoo's table of one-shot watches, which also finds the persistent ones."""
+    """kazoo's table of one-shot watches. This one also finds persistent watches."""
 
     def __init__(self, found: Callable[[str], list[Any]]) -> None:
         super().__init__(set)
@@ -128,7 +128,7 @@ class _ZooKeeperWatch(Watch):
             self._callback(WatchEvent(kind, event.path))
 
     def look(self) -> None:
-        """Notify: something may have changed without an event."""
+        """Notify the callback: something may have changed without an event."""
         if self.active:
             self._callback(WatchEvent("changed", self.path))
 
@@ -141,11 +141,11 @@ class _ZooKeeperWatch(Watch):
 class ZooKeeperStore(Store):
     """A session on the ensemble ``connect``: ``host:port,host:port/chroot``; the chroot is created.
 
-    StoreUnavailableError if no server answers within ``connection_timeout_ms``. If the ensemble has
-    ended the session (no sign of life for ``session_timeout_ms``), every call raises
-    StoreClosedError and every watch is notified once. While no server answers, the store is `away`,
-    and the session continues when one does: an ensemble without a majority ends no sessions. But it
-    is `in_doubt` if no server answered for as long as a session lasts.
+    Raises StoreUnavailableError if no server answers within ``connection_timeout_ms``. If the
+    ensemble has ended the session (because it heard nothing for ``session_timeout_ms``), every call
+    raises StoreClosedError and every watch is notified once. While no server answers, the store is
+    `away`. The session continues when a server answers again, since an ensemble without a majority
+    ends no sessions. The store is `in_doubt` if no server answered for as long as a session lasts.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ZooKeeperStore(Store):
         self._deadline: Timer | None = None
         hosts, slash, chroot = connect.partition("/")
         logger = logging.getLogger("kstore.zookeeper")
-        logger.setLevel(logging.ERROR)  # otherwise each attempt to reach a server logs a line
+        logger.setLevel(logging.ERROR)  # otherwise kazoo logs each attempt
         self._client = KazooClient(
             hosts,
             timeout=session_timeout_ms / 1000,
@@ -219,7 +219,7 @@ class ZooKeeperStore(Store):
         return self._in_doubt
 
     def on_contact(self, callback: Callable[[], None]) -> None:
-        """See Store; one callback."""
+        """See Store. There is one callback."""
         self._contact = callback
 
     def get(self, path: str) -> tuple[bytes, int]:
@@ -261,7 +261,9 @@ class ZooKeeperStore(Store):
         return names
 
     def multi(self, ops: Sequence[Op]) -> list[str | int | None]:
-        """See Store. StoreUnavailableError if the answer was lost: it may have been executed."""
+        """See Store. Raises StoreUnavailableError if the response was lost; the multi may have been
+        executed.
+        """
         self._check_reachable()
         transaction = self._client.transaction()
         for index, op in enumerate(ops):
@@ -313,7 +315,7 @@ class ZooKeeperStore(Store):
             self._watches = [other for other in self._watches if other is not watch]
             left = any(other.path == watch.path for other in self._watches)
         if not left and not self._closed:
-            self._watch_request(18, watch.path, ANY_WATCHER)  # its answer does not matter
+            self._watch_request(18, watch.path, ANY_WATCHER)  # the response does not matter
 
     def _watch_request(self, kind: int, path: str, number: int) -> Any:
         answer = self._client.handler.async_result()
@@ -355,7 +357,7 @@ class ZooKeeperStore(Store):
         self._tell_contact()
 
     def _unheard(self) -> None:
-        """No server answered for as long as a session lasts."""
+        """Called when no server has answered for as long as a session lasts."""
         if self.away and not self.over:
             self._in_doubt = True
             self._tell_contact()
@@ -369,7 +371,7 @@ class ZooKeeperStore(Store):
             self._client.handler.dispatch_callback(Callback("watch", watch.look, ()))
 
     def _read(self, ask: Callable[[str], Any], path: str) -> Any:
-        """Read; try again if the connection was lost: a read may be repeated."""
+        """Read. Retry if the connection was lost, since a read may be repeated."""
         validate_path(path)
         deadline = time.monotonic() + self._patience_s
         with self._translated(path):
@@ -382,7 +384,9 @@ class ZooKeeperStore(Store):
                         raise
 
     def _answer(self, asked: Any) -> Any:
-        """The answer to a request; errors.ConnectionLoss soon after the servers are gone."""
+        """The response to a request. Raises errors.ConnectionLoss soon after the servers are
+        gone.
+        """
         deadline = time.monotonic() + self._patience_s
         while not asked.wait(GRACE_S):
             if self._grace_is_over() or time.monotonic() >= deadline:
@@ -394,7 +398,7 @@ class ZooKeeperStore(Store):
         return lost_at is not None and time.monotonic() - lost_at >= GRACE_S
 
     def _check_reachable(self) -> None:
-        """Raise StoreUnavailableError if the store is unreachable; it waits a short time first."""
+        """Raise StoreUnavailableError if the store is unreachable after a short wait."""
         self._check_open()
         lost_at = self._lost_at
         if lost_at is None:

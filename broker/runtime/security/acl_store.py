@@ -1,9 +1,9 @@
-"""The ACLs in the coordination store, in Kafka's layout from its versions with ZooKeeper, and
-changes of them: one node for all rules of a pattern, /kafka-acl/Topic/orders for a literal name and
+"""Reads and changes the ACLs in the coordination store. The layout is that of Kafka with ZooKeeper:
+one node has all ACLs of a pattern, such as /kafka-acl/Topic/orders for a literal name and
 /kafka-acl-extended/prefixed/Topic/ord for a prefix.
 
-In a cluster every broker watches both folders to follow changes by others.
-state/security/authorizer.py evaluates the rules.
+In a cluster every broker watches both folders, to follow changes by other brokers.
+state/security/authorizer.py evaluates the ACLs.
 """
 
 from __future__ import annotations
@@ -52,31 +52,31 @@ RESOURCES = {
     for kind in AclResourceType
     if kind > AclResourceType.ANY
 }
-"""The folder of each type of resource: Topic, TransactionalId."""
+"""The folder of each resource type, such as Topic and TransactionalId."""
 OPERATIONS = {
     "".join(part.title() for part in name.split("_")): operation
     for name, operation in AclOperation.__members__.items()
     if operation > AclOperation.ANY
 }
-"""The name of each operation: Read, DescribeConfigs. ReplicatorWrite is one, too."""
+"""The name of each operation, such as Read and DescribeConfigs; also kstore's ReplicatorWrite."""
 
 
 PATTERNS_AT_ONCE = 64
-"""Patterns that are changed in the store before others may use it."""
-MAX_TOLD = 1_000_000
-"""The limit of rules in the answer to one DeleteAcls."""
+"""How many patterns are changed before other calls to the store may run."""
+MAX_DELETED = 1_000_000
+"""The limit of ACLs in the response to one DeleteAcls."""
 
 
 class TooManyAclsError(Exception):
-    """Filters that match more rules than an answer may have."""
+    """The filters match more ACLs than a response may have."""
 
 
 class UnreadableAclError(StoreError):
-    """A node of ACLs with contents that this broker does not know."""
+    """A node has ACLs that this broker cannot parse."""
 
 
 class AclStore:
-    """All ACLs of the cluster, in the store; it passes them to the authorizer."""
+    """The ACLs of the cluster in the store. It passes them to the authorizer."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class AclStore:
         *,
         shared: bool,
     ) -> None:
-        """``changed`` is called after each change of rules; ``shared``: other brokers change them,
+        """``changed`` is called after each change of ACLs. ``shared``: other brokers change them,
         too.
         """
         self._node = node
@@ -98,13 +98,13 @@ class AclStore:
         self._changed = changed
         self._shared = shared
         self._lock = Lock()
-        """Held from reading the store until the authorizer has the result."""
+        """Held from a read of the store until the authorizer has the result."""
 
     # ---- requests ----
 
     async def create(self, acls: Iterable[Acl]) -> dict[Acl, StoreError]:
-        """Add rules, in the store and here; returns those that could not be stored, with the
-        reason.
+        """Add ACLs to the store and the authorizer. Returns those that could not be stored, with
+        the error.
         """
         by_pattern = await self._slices().do(_by_pattern(acls))
         problems: dict[Acl, StoreError] = {}
@@ -120,7 +120,7 @@ class AclStore:
         return problems
 
     async def matching(self, wanted: AclFilter) -> list[Acl]:
-        """The rules that match a filter, sorted by their texts."""
+        """The ACLs that match a filter, sorted by their texts."""
         return await self._slices().do(self._find(wanted))
 
     def _find(self, wanted: AclFilter) -> Work[list[Acl]]:
@@ -129,24 +129,25 @@ class AclStore:
         return (yield from in_order((acl for acl in found if acl is not None), str))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Delete the rules that match each filter, in the store and here, and return them. If there
-        are more than fit into an answer, none is deleted: TooManyAclsError.
+        """Delete the ACLs that match each filter from the store and the authorizer, and return
+        them. If there are more than fit into a response, deletes none and raises TooManyAclsError.
         """
-        if self._shared:  # another broker may have added some just now
+        if self._shared:  # another broker may have just added some
             await self.reload({"/"})
         slices = self._slices()
         found: dict[AclFilter, list[Acl]] = {}
         gone: list[list[Acl]] = []
-        told = 0
+        matched = 0
         for wanted in filters:
             matches = found.get(wanted)
             if matches is None:
                 matches = found[wanted] = await slices.do(self._find(wanted))
             gone.append(matches)
-            told += len(matches)
-            if told > MAX_TOLD:
+            matched += len(matches)
+            if matched > MAX_DELETED:
                 raise TooManyAclsError(
-                    f"the filters match more than {MAX_TOLD:,} rules; send fewer of them at a time"
+                    f"the filters match more than {MAX_DELETED:,} rules; send fewer of them at a "
+                    "time"
                 )
             await slices.breathe()
 
@@ -181,8 +182,8 @@ class AclStore:
     # ---- changes by others ----
 
     async def reload(self, paths: Set[str]) -> None:
-        """Read these paths again, or everything; StoreError. An unreadable pattern stays as
-        it was.
+        """Read these paths again, or everything. A pattern that cannot be parsed stays as it was.
+        Raises StoreError.
         """
         try:
             async with self._lock:
@@ -227,7 +228,7 @@ def _parts(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
 
 
 def open_authorizer(config: BrokerConfig, store: Store) -> Authorizer:
-    """An authorizer with all rules of the store. Blocks."""
+    """An authorizer with all ACLs of the store. Blocks."""
     authorizer = Authorizer(
         split_principals(config["super.users"]),
         allow_if_no_acl_found=config["allow.everyone.if.no.acl.found"],
@@ -273,7 +274,7 @@ def _pattern(path: str) -> Pattern | None:
 
 
 def _read(store: Store, pattern: Pattern) -> tuple[frozenset[Acl], int | None]:
-    """The rules of a pattern and its node's version; empty and None if the node does not exist."""
+    """The ACLs of a pattern, and the version of its node. Empty and None if there is no node."""
     path = _path(pattern)
     try:
         data, version = store.get(path)
@@ -303,7 +304,7 @@ def _patterns(store: Store) -> Iterator[Pattern]:
 
 
 def _parse(path: str, pattern: Pattern, data: bytes) -> frozenset[Acl]:
-    """The rules in a node. An unreadable rule may deny something, so it is not skipped."""
+    """The ACLs in a node. One that cannot be parsed is not skipped, since it may be a denial."""
     resource_type, pattern_type, name = pattern
     try:
         return frozenset(
@@ -338,7 +339,7 @@ def _json(acls: Iterable[Acl]) -> bytes:
 def _change(
     store: Store, pattern: Pattern, change: Callable[[frozenset[Acl]], frozenset[Acl]]
 ) -> frozenset[Acl]:
-    """Change a pattern's rules, even if others do so at the same time; returns the new rules."""
+    """Change a pattern's ACLs, also while other brokers change them. Returns the new ACLs."""
     path = _path(pattern)
     while True:
         found, version = _read(store, pattern)

@@ -1,9 +1,9 @@
-"""Denials, in the log of kstore.authorizer: the counterpart of Kafka's kafka.authorizer.logger.
+"""Logs denied operations to the logger kstore.authorizer, as Kafka does to kafka.authorizer.logger.
 Allowed operations are not logged, and cost nothing.
 
-Any client can cause as many denials as it likes, so the log is limited and not complete: in each
-window of time it has the first of a kind, a few kinds of each principal, and how many more there
-were.
+Clients can cause as many denials as they like, so the log is limited and not complete. In each
+window of time it has the first denial of a kind, a few kinds for each principal, and how many more
+there were.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["HTTP_REQUEST", "AuditLog"]
 
 LOGGER = logging.getLogger("kstore.authorizer")
 HTTP_REQUEST = -1
-"""Stands for an API key: the denied request arrived over HTTP."""
+"""Stands for the API key of a request over HTTP."""
 MAX_KINDS_OF_ONE = 10
 """Denials of one principal that are logged individually in a window."""
 MAX_KINDS = 100
@@ -40,7 +40,7 @@ class AuditLog:
     def __init__(self, loop: asyncio.AbstractEventLoop, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._limit = LogLimit(loop, _report_rest, of_group=MAX_KINDS_OF_ONE, of_all=MAX_KINDS)
-        """The log limit; its groups are principals."""
+        """The log limit. Its groups are principals."""
 
     def denied(
         self, principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int

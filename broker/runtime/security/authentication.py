@@ -1,9 +1,9 @@
-"""Authenticates a connection to a listener with SASL: ApiVersions, SaslHandshake and
-SaslAuthenticate are allowed, and nothing else before authentication; and again before its session
-ends (KIP-368).
+"""Authenticates a connection to a listener with SASL. Before that, only ApiVersions, SaslHandshake
+and SaslAuthenticate are allowed. The client must authenticate again before its session ends
+(KIP-368).
 
 kstore/net/sasl_server.py has the mechanisms, sasl_listeners.py has a listener's users and settings.
-What clients see (answers, errors, when a connection is closed) is as in Kafka.
+Clients get the same responses and errors, and are disconnected in the same cases, as in Kafka.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Stage(Enum):
 
 
 class Authentications:
-    """The authentications of one broker's connections; ConfigError for invalid settings."""
+    """The authentications of one broker's connections. Raises ConfigError for invalid settings."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class Authentications:
             self._sessions[connection] = Authentication(self, listener, connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection was closed."""
+        """Called when a connection was closed."""
         session = self._sessions.pop(connection, None)
         if session is not None:
             session.forget()
 
     async def end_changed(self, peer: tuple[str, str | None]) -> None:
-        """Close the connections whose user has a new password, or was deleted; except those of
-        ``peer``: the listener between brokers, and the user of brokers there.
+        """Close the connections whose user has a new password or was deleted, except those of
+        ``peer``: the inter-broker listener, and the user that brokers have there.
         """
         if not self._node.config["kstore.end.sessions.of.changed.users"]:
             return
@@ -123,7 +123,7 @@ class Authentications:
                 session.end_if_changed(now)
 
     def of(self, connection: Connection) -> Authentication | None:
-        """The authentication of a connection; None if it needs none."""
+        """The authentication of a connection. None if it needs none."""
         return self._sessions.get(connection)
 
 
@@ -150,7 +150,7 @@ class Authentication:
         self._take_frames()
 
     def forget(self) -> None:
-        """The connection was closed."""
+        """Called when the connection was closed."""
         self._stage = Stage.FAILED
         self._owner.unauthenticated.remove(self)
         if self._end is not None:
@@ -164,12 +164,12 @@ class Authentication:
         return self._claim is not None and self._claim.is_token
 
     def claims(self) -> list[tuple[str, Claim]]:
-        """The SCRAM mechanism, and the user or token that logged in with it, or is about to."""
+        """The SCRAM mechanism, and the user or token that has logged in with it or is about to."""
         under_way = None if self._server is None else self._server.claim
         return [(self._mechanism, each) for each in (self._claim, under_way) if each is not None]
 
     def end_if_changed(self, now: Mapping[tuple[str, Claim], bytes | None]) -> None:
-        """Close the connection if the user has a new password, or none, or the token was deleted;
+        """Close the connection if its user has a new password or none, or its token was deleted.
         ``now`` has the stored keys by mechanism and claim.
         """
         changed = any(each in now and now[each] != each[1].stored_key for each in self.claims())
@@ -191,7 +191,7 @@ class Authentication:
             if self._stage is Stage.TOKENS:
                 self._take_token(frame)
             elif self._stage is Stage.ENDED and int.from_bytes(frame[:2]) != HANDSHAKE:
-                self._connection.close()  # as in Kafka: without an answer
+                self._connection.close()  # as in Kafka, without a response
             elif self._stage is Stage.OTHER_MECHANISM:
                 self._fail("it reauthenticates with another mechanism")
             elif self._stage is not Stage.FAILED:
@@ -200,8 +200,8 @@ class Authentication:
             self._give_up(f"its request is malformed: {problem}")
 
     def renew(self, mechanism: str, version: int) -> SaslHandshakeResponse | None:
-        """The answer to a SaslHandshake in a session (KIP-368); None if there is nothing to renew,
-        or the last renewal was just now.
+        """The response to a SaslHandshake in a session (KIP-368). None if there is nothing to
+        renew, or the last renewal was just now.
         """
         now = self._owner.loop.time()
         if self._end is None or now < self._renewed_at + MIN_RENEWAL_S:
@@ -246,7 +246,9 @@ class Authentication:
             self._give_up(f"it sends {_named(key, version)} instead of SaslHandshake")
 
     def _tell_versions(self, frame: bytes, version: int) -> None:
-        """Answer ApiVersions once, unless the client must ask again."""
+        """Answer ApiVersions once. The client may send it again only if its version was not
+        supported.
+        """
         api = APIS[VERSIONS]
         header_version = request_header_version(VERSIONS, version)
         header, offset = RequestHeader.decode_prefix(frame, header_version)
@@ -265,7 +267,7 @@ class Authentication:
         self._connection.send_frame(len(framed).to_bytes(4) + framed)
 
     def _choose(self, mechanism: str, version: int) -> SaslHandshakeResponse:
-        """The client has chosen a mechanism: returns what it may send next."""
+        """Called when the client has chosen a mechanism. Returns the response."""
         enabled = self._listener.mechanisms
         response = SaslHandshakeResponse(mechanisms=enabled)
         if mechanism not in enabled:
@@ -348,7 +350,7 @@ class Authentication:
             self._complete(server, lifetime_ms)
 
     def _lifetime_ms(self, server: SaslServer) -> int | None:
-        """How long the session lasts; None: as long as the connection."""
+        """How long the session lasts. None: as long as the connection."""
         bounds = []
         if self._listener.max_session_ms(self._mechanism) > 0:
             bounds.append(self._listener.max_session_ms(self._mechanism))
@@ -373,7 +375,9 @@ class Authentication:
             self._end = self._owner.loop.call_later(lifetime_ms / 1000, self._session_ends)
 
     def _session_ends(self) -> None:
-        """From now on the client may only renew it; a renewal in progress continues."""
+        """The session has ended. The client may now only renew it; a renewal in progress
+        continues.
+        """
         if self._stage is Stage.DONE:
             self._stage = Stage.ENDED
             self._connection.authentication = self
@@ -396,7 +400,9 @@ class Authentication:
         self._fail(str(refusal), encode_response(response, version, correlation_id))
 
     def _fail(self, reason: str, answer: bytes = b"") -> None:
-        """Close the connection; as in Kafka, the answer is delayed, so that guessing takes time."""
+        """Close the connection. As in Kafka the response is delayed, so that guessing passwords
+        takes time.
+        """
         if self._stage is Stage.FAILED:
             return
         self._stage = Stage.FAILED
@@ -416,8 +422,8 @@ class Authentication:
         self._connection.close()
 
     def _give_up(self, reason: str) -> None:
-        """Close the connection at once: the client sent something other than an authentication, or
-        nothing.
+        """Close the connection at once, because the client sent something other than an
+        authentication, or nothing.
         """
         self._stage = Stage.FAILED
         self._count("failed")
@@ -436,8 +442,8 @@ class Authentication:
 
 
 def _out_of_turn(frame: bytes, key: int, version: int) -> bytes:
-    """The answer to a request that is not allowed here. No other request is decoded before
-    authentication.
+    """The response to a request that is not allowed before authentication. Such a request is not
+    decoded.
     """
     response: SaslHandshakeResponse | ApiVersionsResponse
     if key == HANDSHAKE:

@@ -1,5 +1,5 @@
-"""Counts successful and failed authentications, as Kafka does, by listener and mechanism. They are
-part of the metrics (broker/metrics) if a listener is not PLAINTEXT.
+"""Counts successful and failed authentications by listener and mechanism, as Kafka does. The
+metrics have them if a listener is not PLAINTEXT.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ __all__ = ["KINDS", "NO_MECHANISM", "TLS", "AuthenticationCounts", "Outcome"]
 
 Outcome = Literal["successful", "failed"]
 TLS = "SSL"
-"""Stands for a mechanism: TLS's handshake, and the check of its certificate."""
+"""Stands for the mechanism of a TLS handshake and the check of its certificate."""
 NO_MECHANISM = "none"
-"""The connection ended before the client chose a supported mechanism."""
+"""Stands for the mechanism of a client that has not chosen a supported one."""
 KINDS = ("successful_authentication", "failed_authentication", "successful_reauthentication",
          "failed_reauthentication")  # fmt: skip
 
 
 class AuthenticationCounts:
-    """The counts of one broker. A client that disconnects before it has sent any credentials is not
-    counted; one that the broker disconnects, for a wrong request or a timeout, has failed.
+    """The counts of one broker. A client that disconnects before it has sent credentials is not
+    counted. A client that the broker disconnects, because of a wrong request or a timeout, has
+    failed.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class AuthenticationCounts:
             self._counts.update({(kind, listener, mechanism): 0 for kind in kinds})
 
     def add(self, outcome: Outcome, listener: str, mechanism: str, *, again: bool = False) -> None:
-        """Count one. ``again``: in a session that has begun (KIP-368)."""
+        """Count one authentication. ``again``: it renewed a session (KIP-368)."""
         kind = f"{outcome}_{'re' if again else ''}authentication"
         self._counts[kind, listener, mechanism or NO_MECHANISM] += 1
 

@@ -1,5 +1,6 @@
-"""Validates bearer tokens: JWTs signed by a key of the listener's JWK set, issued for this broker,
-not expired. The set is a file or is fetched over HTTP(S), and is read again periodically.
+"""Validates bearer tokens: JWTs that are signed by a key of the listener's JWK set, issued for this
+broker, and not expired. The set is in a file or fetched over HTTP(S). It is read again
+periodically.
 
 `check` may wait for the network: call it in a thread. No message contains a token.
 """
@@ -23,17 +24,19 @@ URL = "sasl.oauthbearer.jwks.endpoint.url"
 FETCH_TIMEOUT_S = 10.0
 MAX_SET_BYTES = 1024 * 1024
 UNKNOWN_KEY_PAUSE_S = 10.0
-"""A token with an unknown key causes a new read of the set, but not more often than this."""
+"""A token with an unknown key causes another read of the set, but not more often than this."""
 ALGORITHMS = {
     "RSA": ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
     "EC": ["ES256", "ES384", "ES512"],
     "OKP": ["EdDSA"],
 }
-"""By type of key: only public keys, so that a key that anyone can read is not enough to sign."""
+"""The algorithms of each type of key. All use public keys: a key that anyone can read is not enough
+to sign.
+"""
 
 
 class BearerTokens:
-    """The tokens that one listener trusts. ConfigError for invalid settings."""
+    """The tokens that one listener trusts. Raises ConfigError for invalid settings."""
 
     def __init__(
         self, settings: Mapping[str, Any], listener: str, report: Callable[[str], None]
@@ -54,7 +57,7 @@ class BearerTokens:
             self._plan(failed=False)
 
     def close(self) -> None:
-        """Nothing runs between checks."""
+        """Does nothing: there is nothing to stop."""
 
     def check(self, token: str) -> BearerToken:
         """The owner of a token, and its expiry time. Raises TokenRefusedError."""
@@ -129,7 +132,7 @@ class BearerTokens:
         self._next_at = self._read_at + pause_ms / 1000
 
     def _fetch(self) -> list[Any]:
-        """The keys of the set; ConfigError if it is unreadable."""
+        """The keys of the set. Raises ConfigError if it cannot be read."""
         try:
             with _opener().open(self._url, timeout=FETCH_TIMEOUT_S) as answer:
                 data = answer.read(MAX_SET_BYTES + 1)
@@ -147,7 +150,7 @@ class BearerTokens:
                 try:
                     found.append(self._jwt.PyJWK(row))
                 except self._jwt.PyJWTError:
-                    continue  # this library cannot use it; others may be usable
+                    continue  # the library cannot use this key; others may be usable
         return found
 
     def _check_settings(self) -> None:
@@ -160,7 +163,7 @@ class BearerTokens:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: the operator decides whose keys are trusted, not an answer from the
+    """Refuses redirects: the operator decides whose keys are trusted, not a response from the
     network.
     """
 

@@ -1,6 +1,7 @@
-"""The delegation tokens of the cluster (KIP-48). All are in memory, so that clients can log in
-while the store is unavailable, and in the coordination store at /delegation_token/tokens/ID, where
-any broker changes them and all others follow (config_watch.py).
+"""The delegation tokens of the cluster (KIP-48). The coordination store has them at
+/delegation_token/tokens/ID. Any broker can change them there, and all others follow
+(config_watch.py). All tokens are also in memory, so that clients can log in while the store is
+unavailable.
 
 state/security/delegation_tokens.py has the rules, token_nodes.py the stored form.
 """
@@ -55,8 +56,8 @@ class DelegationTokens:
     """All tokens of the cluster that were created with this broker's key."""
 
     def __init__(self, node: Node, store: Store, sweeps: Callable[[], bool]) -> None:
-        """Call `load` first to read all tokens. ``sweeps`` says whether this broker now deletes
-        expired ones. ConfigError without the library that encrypts them.
+        """Call `load` first to read all tokens. ``sweeps`` returns whether this broker deletes
+        expired tokens now. Raises ConfigError without the library that encrypts tokens.
         """
         _need_library()
         self._node = node
@@ -83,7 +84,7 @@ class DelegationTokens:
     # ---- requests ----
 
     def all(self) -> list[DelegationToken]:
-        """The tokens that are known here, sorted by id."""
+        """The tokens that this broker knows, sorted by id."""
         return [token for _, token in sorted(self._by_id.items())]
 
     def secret(self, token: DelegationToken) -> bytes:
@@ -91,7 +92,7 @@ class DelegationTokens:
         return hmac_of(self._key, token.token_id)
 
     def keys(self, mechanism: str, token_id: str) -> TokenKeys | None:
-        """The data for a login with a token; None if it does not exist, or has expired. The first
+        """The data for a login with a token. None if it does not exist or has expired. The first
         call takes milliseconds.
         """
         token = self._by_id.get(token_id)
@@ -104,7 +105,7 @@ class DelegationTokens:
         return TokenKeys(token, found)
 
     def is_valid(self, token_id: str) -> bool:
-        """Whether clients can log in with it."""
+        """Whether clients can log in with the token."""
         token = self._by_id.get(token_id)
         return token is not None and not token.is_over(self._node.now_ms())
 
@@ -115,7 +116,7 @@ class DelegationTokens:
         renewers: Sequence[Principal],
         asked_ms: int,
     ) -> DelegationToken | TokenRefusal:
-        """Store a new token; StoreError."""
+        """Store a new token. Raises StoreError."""
         token_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         token = new_token(
             token_id, owner, requester, renewers, self._node.now_ms(), asked_ms, self._lifetimes
@@ -134,7 +135,7 @@ class DelegationTokens:
     async def renew(
         self, hmac: bytes, principal: Principal, asked_ms: int
     ) -> DelegationToken | TokenRefusal:
-        """Extend a token's expiry time; StoreError."""
+        """Extend a token's expiry time. Raises StoreError."""
         now_ms = self._node.now_ms()
         return await self._change(
             hmac, lambda token: renew(token, principal, now_ms, asked_ms, self._lifetimes)
@@ -143,7 +144,9 @@ class DelegationTokens:
     async def expire(
         self, hmac: bytes, principal: Principal, asked_ms: int
     ) -> DelegationToken | TokenRefusal:
-        """Set a token's expiry time, and delete it if ``asked_ms`` is negative; StoreError."""
+        """Set a token's expiry time, or delete it if ``asked_ms`` is negative. Raises
+        StoreError.
+        """
         now_ms = self._node.now_ms()
         return await self._change(
             hmac, lambda token: expire(token, principal, now_ms, asked_ms), removes=asked_ms < 0
@@ -165,7 +168,9 @@ class DelegationTokens:
         return await self._node.run_blocking(run)
 
     def _find(self, hmac: bytes) -> str | None:
-        """The id of the token with this secret, maybe one that another broker has just created."""
+        """The id of the token with this secret. Also finds a token that another broker has just
+        created.
+        """
         if hmac not in self._by_hmac:
             self._read([each for each in _ids(self._store) if each not in self._by_id])
         return self._by_hmac.get(hmac)
@@ -193,15 +198,15 @@ class DelegationTokens:
     # ---- reading the store ----
 
     def load(self) -> None:
-        """Read all tokens. Blocks; StoreError."""
+        """Read all tokens. Blocks. Raises StoreError."""
         ids = _ids(self._store)
         for gone in self._by_id.keys() - set(ids):
             self._forget(gone)
         self._read(ids)
 
     def reload(self, paths: Collection[str]) -> bool:
-        """Read the tokens at these paths again, or all if one is a folder; returns whether one was
-        deleted. Blocks; StoreError.
+        """Read the tokens at these paths again, or all if one path is a folder. Returns whether a
+        token was deleted. Blocks. Raises StoreError.
         """
         before = self._forgotten
         prefix = f"{TOKENS}/"
@@ -246,7 +251,7 @@ class DelegationTokens:
         self._timer = self._node.loop.call_later(self._interval_s, self._sweep_later)
 
     def close(self) -> None:
-        """Stop that."""
+        """Stop deleting."""
         if self._timer is not None:
             self._timer.cancel()
         if self._sweeping is not None:
@@ -258,7 +263,9 @@ class DelegationTokens:
         self.start()
 
     async def sweep(self) -> None:
-        """Delete expired tokens from the store, and encrypt those of earlier versions."""
+        """Delete expired tokens from the store, and encrypt tokens that earlier versions of kstore
+        have stored.
+        """
         now_ms = self._node.now_ms()
 
         def run() -> None:

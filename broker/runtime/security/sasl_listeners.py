@@ -1,5 +1,5 @@
-"""The configuration of listeners with SASL: settings, the users of PLAIN, the store's SCRAM
-credentials, trusted token issuers.
+"""The configuration of listeners with SASL: settings, the users of PLAIN, the SCRAM credentials in
+the store, and trusted token issuers.
 
 authentication.py uses it for each connection. Imported only if a listener has SASL.
 """
@@ -53,7 +53,7 @@ LISTENER_SASL = tuple(row.name for row in SASL_CONFIGS if row.name not in PER_ME
 class SaslListener:
     """One listener with SASL, with its current settings.
 
-    ConfigError for invalid settings.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class SaslListener:
         return self._settings[name]
 
     def max_session_ms(self, mechanism: str) -> int:
-        """The longest session; 0: no limit."""
+        """The longest session in ms. 0: no limit."""
         value = self._of_mechanism(mechanism, REAUTH)
         return max(int(value or 0), 0)
 
     def refresh(self) -> None:
-        """Apply settings that were made at run time; invalid ones are reported."""
+        """Apply dynamic settings. Invalid ones are reported."""
         settings = self._read()
         if settings == self._settings:
             return
@@ -100,7 +100,7 @@ class SaslListener:
             self._node.report(f"listener {self.name} keeps its previous settings: {problem}")
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Check that it would be valid with these settings made for this broker at run time;
+        """Check that the listener would be valid with these dynamic settings of this broker. Raises
         ConfigError.
         """
         before, self._settings = self._settings, self._read(asked)
@@ -116,8 +116,8 @@ class SaslListener:
         return self._changes.get(user, 0)
 
     def stored_key(self, mechanism: str, claim: Claim) -> bytes | None:
-        """The stored key of a user's SCRAM password, or of a token; None if the user or token does
-        not exist any more. Blocks.
+        """The stored key of a user's SCRAM password, or of a token. None if the user or token no
+        longer exists. Blocks.
         """
         if claim.is_token:
             tokens = self._scram().tokens
@@ -146,10 +146,10 @@ class SaslListener:
         return ScramServer(mechanism, credential, of_token)
 
     def step(self, server: SaslServer, token: bytes) -> bytes | Awaitable[bytes]:
-        """The answer to a client's next message, immediate if nothing has to be waited for. Raises
+        """The response to a client's next message, or an awaitable of it. Raises
         SaslRefusedError.
         """
-        if isinstance(server, OAuthBearerServer):  # for keys from the network
+        if isinstance(server, OAuthBearerServer):  # it may fetch keys over the network
             return self._node.loop.run_in_executor(None, server.step, token)
         if isinstance(server, ScramServer) and not server.begun:
             scram = self._scram()
@@ -171,7 +171,7 @@ class SaslListener:
         return self._settings.get(name) if own is None else own
 
     def _load(self) -> None:
-        """Read the users and token issuers from the settings; ConfigError."""
+        """Read the users and token issuers from the settings. Raises ConfigError."""
         users, tokens = self._made()
         self.close()
         for user in self._users.keys() | users.keys():
@@ -180,7 +180,7 @@ class SaslListener:
         self._users, self._tokens = users, tokens
 
     def _made(self) -> tuple[dict[str, str], Any]:
-        """The users of PLAIN and the token issuers of the settings; ConfigError."""
+        """The users of PLAIN and the token issuers in the settings. Raises ConfigError."""
         key = "sasl.enabled.mechanisms"
         known = ", ".join(MECHANISMS)
         for mechanism in self.mechanisms or [""]:

@@ -1,6 +1,6 @@
 """The SCRAM credentials of users. A broker of a cluster reads them from the store at its start,
-caches them, and follows changes (config_watch.py), so clients can log in while the store is
-unavailable, and no login waits for it. A single broker reads its own store at each login.
+caches them, and follows changes (config_watch.py). So clients can log in while the store is
+unavailable, and no login waits for the store. A single broker reads its own store at each login.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ class ScramUsers(Protocol):
 
     @property
     def tokens(self) -> DelegationTokens | None:
-        """The delegation tokens; None if there are none."""
+        """The delegation tokens, or None if there are none."""
 
     def reload(self, paths: Collection[str]) -> None:
-        """Read the users at these paths again, or all if one is a folder. Blocks; StoreError."""
+        """Read the users at these paths again, or all if one path is a folder. Blocks. Raises
+        StoreError.
+        """
 
     def credentials(self, user: str) -> Mapping[str, str]:
-        """A user's credentials as text, by mechanism; empty if there is no such user."""
+        """A user's credentials as text, by mechanism. Empty if there is no such user."""
 
 
 class StoredScramUsers:
-    """The credentials of a single broker, which are only in its own store."""
+    """The credentials of a single broker, in its own store."""
 
     in_memory = False
 
@@ -48,15 +50,15 @@ class StoredScramUsers:
         self.tokens = tokens
 
     def reload(self, paths: Collection[str]) -> None:
-        """Nothing is cached."""
+        """Does nothing: no credentials are cached."""
 
     def credentials(self, user: str) -> Mapping[str, str]:
-        """As in `ScramUsers`. Blocks; StoreError."""
+        """See ScramUsers. Blocks. Raises StoreError."""
         return entity_configs.read(self._store, user_path(user))
 
 
 class ClusterScramUsers:
-    """All users of a cluster with a credential, by the name of their node."""
+    """All users of a cluster that have a credential."""
 
     in_memory = True
 
@@ -67,7 +69,7 @@ class ClusterScramUsers:
         self._by_path: dict[str, Mapping[str, str]] = {}
 
     def load(self) -> None:
-        """Read all users. Blocks; StoreError."""
+        """Read all users. Blocks. Raises StoreError."""
         paths = [path for user, path in entity_configs.children(self._store, USERS) if user]
         found = {path: _credentials(entity_configs.read(self._store, path)) for path in paths}
         self._by_path = {path: known for path, known in found.items() if known}
@@ -95,7 +97,7 @@ def user_path(user: str) -> str:
 
 
 def find(users: ScramUsers, mechanism: str, user: str) -> ScramCredential | None:
-    """A user's credential for a mechanism; None if there is none. Blocks, except if `in_memory`."""
+    """A user's credential for a mechanism, or None. Blocks unless ``users.in_memory``."""
     text = users.credentials(user).get(mechanism)
     return None if text is None else ScramCredential.parse(text)
 

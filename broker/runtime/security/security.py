@@ -1,5 +1,5 @@
-"""The extra parts of a broker with a listener that is not PLAINTEXT: TLS, authentication of
-clients, and connections to other brokers. Other brokers do not import it.
+"""The parts of a broker that only a listener other than PLAINTEXT needs: TLS, authentication of
+clients, and connections to other brokers. It is imported only if there is such a listener.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Security"]
 
 
 class Security:
-    """The security of one broker; ConfigError for invalid settings or files."""
+    """The security of one broker. Raises ConfigError for invalid settings or files."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class Security:
         *,
         has_peers: bool,
     ) -> None:
-        """``dispatch`` answers the request of an unauthenticated client; ``has_peers``: it connects
-        to other brokers.
+        """``dispatch`` answers the request of an unauthenticated client. ``has_peers``: the broker
+        connects to other brokers.
         """
         config = node.config
         own = config.inter_broker_listener
         self.peer_listener = own.name
-        """The listener between brokers."""
+        """The inter-broker listener."""
         self.protocols = config.listener_protocols
         self.unauthenticated = Unauthenticated(config, node.loop)
         self.counts = AuthenticationCounts()
         self.tls: BrokerTls | None = None
-        """The keys of its listeners; None if none has TLS."""
+        """The keys of the listeners. None if none has TLS."""
         self.sasl: Authentications | None = None
-        """The authentications of clients; None if no listener has SASL."""
+        """The authentications of clients. None if no listener has SASL."""
         self._by_certificate = {each.name for each in config.listeners if each.protocol == "SSL"}
         self._node = node
         self._settings = settings
@@ -79,14 +79,12 @@ class Security:
         if own.sasl and has_peers:
             self._login = _peer_login(node, settings, own.name)
         self.own_principal = self._own_principal(own)
-        """The principal of this broker on other brokers, if known: with a certificate or a token it
-        is not.
+        """The principal of this broker on other brokers. None if it is not known, because the
+        broker logs in with a certificate or a token.
         """
 
     def _warn(self) -> None:
-        """Warn about settings that, as in Kafka, do not apply to all listeners with SASL at
-        once.
-        """
+        """Warn about settings that, as in Kafka, must be set for each listener with SASL."""
         config = self._node.config
         for name, where in (
             ("sasl.jaas.config", "listener.name.NAME.MECHANISM.sasl.jaas.config"),
@@ -118,7 +116,7 @@ class Security:
     def acceptor(
         self, listener: str, factory: Callable[[], Connection], sockets: list[socket.socket]
     ) -> TlsAcceptor | None:
-        """The acceptor of a listener with TLS; None for one without."""
+        """The acceptor of a listener with TLS. None for a listener without TLS."""
         tls = self.tls
         if tls is None or listener not in tls.names:
             return None
@@ -135,8 +133,8 @@ class Security:
         )
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Check that its listeners would be valid with these settings made for this broker at run
-        time; ConfigError.
+        """Check that the listeners would be valid with these dynamic settings of this broker.
+        Raises ConfigError.
         """
         if self.tls is not None:
             self.tls.check(asked)
@@ -145,8 +143,9 @@ class Security:
                 listener.check(asked)
 
     def users_changed(self) -> None:
-        """Settings of users, or of this broker, have changed: close the connections of users with a
-        new password, a little later, so that a client that changed its own gets its answer.
+        """Called when settings of users or of this broker have changed: closes the connections of
+        users with a new password. This is done a little later, so that a client that has changed
+        its own password gets the response.
         """
         if self.sasl is None:
             return
@@ -163,7 +162,9 @@ class Security:
             self._node.report(f"the users whose passwords have changed can't be read: {problem}")
 
     def admit(self, connection: Connection) -> str | None:
-        """Authenticate a new client, by its certificate or by SASL; or return why it is refused."""
+        """Authenticate a new client by its certificate, or begin SASL. Returns the reason if it is
+        refused.
+        """
         refusal = None
         if self.tls is not None:
             refusal = self.tls.name_by_certificate(connection)
@@ -184,8 +185,9 @@ class Security:
     async def connect(
         self, factory: Callable[[], Any], host: str, port: int
     ) -> tuple[Any, float | None]:
-        """Connect to another broker as it requires; returns the protocol that ``factory`` created,
-        and for how many seconds the connection may be used (None: without limit). OSError.
+        """Connect to another broker with the TLS and SASL of its listener. Returns the protocol
+        that ``factory`` created, and for how many seconds the connection may be used (None: without
+        limit). Raises OSError.
         """
         tls: dict[str, Any] = {}
         if self.tls is not None and self.tls.peer is not None:
@@ -206,7 +208,7 @@ FOR_TOKENS = (
 
 
 def _peer_login(node: Node, settings: ListenerSettings, listener: str) -> PeerLogin:
-    """This broker's login on other brokers, from the listener's sasl.jaas.config."""
+    """This broker's login at other brokers, from the listener's sasl.jaas.config."""
     from kstore.broker.runtime.peers.login import PeerLogin
     from kstore.broker.runtime.security.sasl_listeners import MECHANISMS
 

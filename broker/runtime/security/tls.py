@@ -1,6 +1,6 @@
 """The keys of a broker's listeners, and those for connections to other brokers. They are read at
-the start, and again when one of their files has changed or settings were made at run time
-(listener.name.NAME.ssl.*), for new connections. Open connections are not affected.
+the start, and again when one of their files or a dynamic setting (listener.name.NAME.ssl.*) has
+changed. New keys apply to new connections only.
 
 kstore/net/tls.py creates contexts.
 """
@@ -30,12 +30,12 @@ LOOK_S = 2.0
 
 
 class BrokerTls:
-    """The TLS contexts of one broker; ConfigError for invalid settings or files."""
+    """The TLS contexts of one broker. Raises ConfigError for invalid settings or files."""
 
     def __init__(self, node: Node, settings: ListenerSettings) -> None:
         config = node.config
         self.peer: ssl.SSLContext | None = None
-        """For connections to other brokers; None if they are in plain text."""
+        """The context for connections to other brokers. None if these are in plain text."""
         self._of_listeners = settings
         self._config = config
         self._loop = node.loop
@@ -57,7 +57,7 @@ class BrokerTls:
         self._timer.cancel()
 
     def server(self, listener: str) -> ssl.SSLContext:
-        """The context for the next connection to a listener: settings made at run time apply at
+        """The context for the next connection to a listener. Changed dynamic settings apply at
         once, a changed file after the next check.
         """
         dynamic = self._of_listeners.of_broker
@@ -67,13 +67,13 @@ class BrokerTls:
         return self._servers[listener]
 
     def check(self, asked: Mapping[str, str]) -> None:
-        """Check that it would be valid with these settings made for this broker at run time;
+        """Check that the contexts would be valid with these dynamic settings of this broker. Raises
         ConfigError.
         """
         self._make(asked)
 
     def name_by_certificate(self, connection: Connection) -> str | None:
-        """Give a connection with TLS the principal of its certificate; or return why it is
+        """Set a connection's principal from its certificate. Returns the reason if it is
         refused.
         """
         rules = self._rules.get(connection.listener)
@@ -94,8 +94,8 @@ class BrokerTls:
     def _make(
         self, asked: Mapping[str, str] | None = None
     ) -> tuple[dict[str, ssl.SSLContext], ssl.SSLContext | None, dict[str, MappingRules]]:
-        """Create all contexts, and the name rules of listeners that use certificates; or a
-        ConfigError. ``asked`` as in ListenerSettings.
+        """Create all contexts, and the name rules of listeners that use certificates. ``asked`` is
+        as in ListenerSettings. Raises ConfigError.
         """
         made = {name: server_context(self._settings(name, asked)) for name in self.names}
         peer = None
@@ -116,7 +116,7 @@ class BrokerTls:
         return found
 
     def _look_at(self) -> list[Any]:
-        """The settings of all listeners, and the state of their files; ConfigError."""
+        """The settings of all listeners, and the state of their files. Raises ConfigError."""
         settings = [self._settings(name) for name in self.names]
         paths = {path for each in settings for path in store_files(each)}
         return [settings, {path: _stamp(path) for path in paths}]

@@ -1,5 +1,5 @@
-"""Accepts the connections of a listener with TLS, with limits on the time and number of handshakes,
-and reports failed ones to the operator.
+"""Accepts the connections of a listener with TLS. It limits the time and number of handshakes, and
+reports failed handshakes to the operator.
 
 A Connection handles everything after the handshake.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["TlsAcceptor"]
 
 AT_ONCE = 50
-"""How many are accepted before other work has its turn."""
+"""How many connections are accepted before other work on the loop runs."""
 PAUSE_S = 1.0
 """The pause after the system has no descriptor or memory left."""
 GRACE_S = 5.0
@@ -29,7 +29,7 @@ EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class TlsAcceptor:
-    """The acceptor of one listener; closed like an asyncio server."""
+    """The acceptor of one listener. It is closed like an asyncio server."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class TlsAcceptor:
         failed: Callable[[], None],
         listener: str,
     ) -> None:
-        """``context`` returns the newest context, for each connection; ``failed`` is called for a
-        failed handshake, unless the peer disconnected.
+        """``context`` returns the current context, for each connection. ``failed`` is called when a
+        handshake fails, unless the peer disconnected.
         """
         self._loop = node.loop
         self._report = node.report
@@ -59,7 +59,7 @@ class TlsAcceptor:
             self._loop.add_reader(sock.fileno(), self._accept, sock)
 
     def close(self) -> None:
-        """Stop accepting; handshakes in progress end."""
+        """Stop accepting, and end handshakes in progress."""
         self._closed = True
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
@@ -97,7 +97,7 @@ class TlsAcceptor:
 
         def give_up(reason: str) -> None:
             given_up.append(reason)
-            with suppress(OSError):  # it has disconnected meanwhile
+            with suppress(OSError):  # the peer has disconnected meanwhile
                 sock.shutdown(socket.SHUT_RDWR)  # which ends the handshake
 
         self._unauthenticated.add(sock, give_up)

@@ -1,6 +1,6 @@
-"""Connections that are still in a handshake or not authenticated: limits on their number and time.
+"""Limits the number and time of connections that are in a handshake or not authenticated yet.
 
-Beyond the limit the oldest is closed: real clients need only milliseconds.
+Beyond the limit, the oldest is closed: real clients need only milliseconds to authenticate.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Unauthenticated:
         return len(self._waiting)
 
     def add(self, who: object, close: Callable[[str], None]) -> None:
-        """``close(reason)`` is called if ``who`` is not removed in time, or the limit is
-        reached.
+        """Add a connection. ``close(reason)`` is called if ``who`` is not removed in time, or the
+        limit is reached.
         """
         self.remove(who)
         if len(self._waiting) >= self._limit:
@@ -45,7 +45,7 @@ class Unauthenticated:
         self._waiting[who] = (timer, close)
 
     def remove(self, who: object) -> None:
-        """It has authenticated, or was closed."""
+        """Remove a connection, which has authenticated or was closed."""
         found = self._waiting.pop(who, None)
         if found is not None:
             found[0].cancel()

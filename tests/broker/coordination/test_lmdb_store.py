@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -238,7 +239,8 @@ def test_a_copy_that_can_not_be_written_does_not_stop_the_store(
 
 def test_damage_met_while_it_runs_says_what_to_do(tmp_path: Path) -> None:
     store = LmdbStore(tmp_path)
-    with pytest.raises(StoreUnavailableError, match="restore a copy"), store._tree.backend._told():  # type: ignore[attr-defined]
+    backend: Any = store._tree.backend
+    with pytest.raises(StoreUnavailableError, match="restore a copy"), backend._store_errors():
         raise lmdb.CorruptedError("by a test")
     store.close()
 

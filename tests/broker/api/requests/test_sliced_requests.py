@@ -181,7 +181,7 @@ def test_each_of_many_rules_gets_its_own_answer(tmp_path: Path) -> None:
 def test_filters_that_match_more_rules_than_an_answer_may_have_delete_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acl_store, "MAX_TOLD", 10)
+    monkeypatch.setattr(acl_store, "MAX_DELETED", 10)
 
     async def ask(world: World) -> None:
         creations = [creation(number) for number in range(1, 6)]
