@@ -33,7 +33,7 @@ PURGATORY = Family(
 
 
 def of_replica_manager(broker: Measured) -> Metrics:
-    """Counts over all partitions here, and changes of ISRs."""
+    """Counts over all partitions on this broker, and changes of ISRs."""
     counts = dict.fromkeys(REPLICA_MANAGER, 0)
     seen = 0
     for entry in broker.table.topics():
@@ -73,8 +73,8 @@ def _count(partition: Partition, counts: dict[str, int]) -> None:
 
 
 def of_controller(broker: Measured, seen: Mapping[str, int]) -> Metrics:
-    """The controller's view; 0 on all other brokers. ``seen``: the result of Membership.gauges,
-    which is empty on a single broker.
+    """The controller's metrics. They are 0 on all other brokers. ``seen`` is the result of
+    Membership.gauges, which is empty on a single broker.
     """
     image, alone = broker.image, not seen
     active = bool(alone or seen["active_controller"])

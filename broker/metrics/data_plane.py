@@ -1,4 +1,4 @@
-"""Connections, the loop, the logs and the process: kstore's own names, and some that every
+"""Connections, the loop, the logs and the process, under kstore's own names and some that every
 Prometheus client has.
 """
 
@@ -124,7 +124,7 @@ def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]
 
 
 def of_process(start_s: float) -> Metrics:
-    """The process; ``start_s``: when the broker began to listen, in seconds since 1970."""
+    """The process. ``start_s``: when the broker began to listen, in seconds since 1970."""
     yield BUILD
     yield sample(BUILD.name, 1, version=installed_version())
     yield from plain(

@@ -1,8 +1,8 @@
 """Groups: how many of each kind and state, their members, committed offsets and lag.
 
-A broker reports the groups that it coordinates. It knows the lag of partitions of which it has a
-replica; for others, a dashboard combines the committed offset from here with the end from the
-leader.
+A broker reports the groups that it coordinates. It knows the lag in partitions of which it has a
+replica. For the others, a dashboard combines this broker's committed offset with the leader's high
+watermark.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Committed(NamedTuple):
     labels: str
     offset: int
     lag: int | None
-    """None if the partition has no replica here."""
+    """None if this broker has no replica of the partition."""
 
 
 class _Groups:

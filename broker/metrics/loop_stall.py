@@ -1,6 +1,6 @@
-"""Measures how late a timer of the loop runs. Every request on the loop waits as long.
+"""Measures how late a timer of the loop fires. Every request on the loop waits as long.
 
-runtime/loop_holds.py records the names of what blocked the loop.
+runtime/loop_holds.py records what blocked the loop.
 """
 
 from __future__ import annotations

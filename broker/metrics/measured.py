@@ -1,4 +1,6 @@
-"""The parts of a broker that the page covers, and the row of a plain counter or gauge."""
+"""The parts of a broker that the page of metrics covers, and the row of a plain counter or
+gauge.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHERS", "Measured", "Row", "in_rows", "plain", "summary"]
 
 OTHERS = "(others)"
-"""The topic or group that stands for all that are not listed by name. No topic can have such a
+"""The topic or group that stands for all that are not listed by name. No topic can have this
 name.
 """
 
@@ -93,7 +95,7 @@ class Measured(Protocol):
 
 
 class Row(NamedTuple):
-    """A family, and how to read the value of a sample from an object."""
+    """A family, and a function that reads the value of a sample from an object."""
 
     family: Family
     read: Callable[[Any], float]
@@ -106,8 +108,8 @@ def plain(name: str, kind: Kind, words: str, value: float) -> Metrics:
 
 
 def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: str) -> Metrics:
-    """The samples of a family with quantiles of the last minutes, as Kafka's histograms have them.
-    ``per``: how many units of the distribution are one unit of the page.
+    """The samples of a family with quantiles over the last minutes, as Kafka's histograms have
+    them. ``per``: how many units of the distribution are one unit of the page.
     """
     lately: Lately = seen.lately(now_s)
     for quantile in QUANTILES:
@@ -118,7 +120,7 @@ def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: s
 
 
 def in_rows(rows: Iterable[Row], of: Mapping[tuple[tuple[str, str], ...], Any]) -> Metrics:
-    """The family of each row, with a sample for each object, by its labels."""
+    """The family of each row, with a sample for each object. ``of``: labels to object."""
     for family, read in rows:
         yield family
         for labels, each in of.items():

@@ -39,7 +39,7 @@ class MetricsPage:
         yield from of_plane(broker)
         manager = broker.quotas.made
         throttles = None if manager is None else manager.throttles
-        throttled_ms = {} if throttles is None else throttles.told_ms
+        throttled_ms = {} if throttles is None else throttles.response_ms
         yield from self._requests.metrics(broker.plane, throttled_ms, time.monotonic())
         yield from of_waits(broker)
         yield from of_loop(broker, self._stall)

@@ -1,8 +1,8 @@
-"""How long requests take, by API and part: as a histogram, and under the names that jmx_exporter's
-rules for Kafka use (kafka_network_requestmetrics_..., with quantiles).
+"""How long requests take, by API and part of the time: as a histogram, and with quantiles under the
+names that jmx_exporter's rules for Kafka use (kafka_network_requestmetrics_...).
 
-C code counts in buckets by powers of two (kstore/_fast/network/request_times.pyx). Kafka's
-quantiles cover the last minutes; here they cover the requests since a page that was read one to two
+C code counts in buckets of powers of two (kstore/_fast/network/request_times.pyx). Kafka's
+quantiles cover the last minutes. These cover the requests since a page that was read one to two
 minutes ago.
 """
 
@@ -58,16 +58,18 @@ Times = Mapping[int, Mapping[str, tuple[int, int, Sequence[int]]]]
 
 
 class RequestTimesPart:
-    """This part of the page; it remembers the values of an earlier page."""
+    """This part of the page. It remembers the counts of an earlier page."""
 
     def __init__(self) -> None:
         self._last: Times = {}
         self._before: Times = {}
-        """Earlier counts, which the quantiles leave out."""
+        """Earlier counts, which quantiles do not include."""
         self._last_s = 0.0
 
     def metrics(self, plane: DataPlane, throttled_ms: Mapping[int, int], now_s: float) -> Metrics:
-        """``throttled_ms``: throttle times in answers, by API key. ``now_s``: a monotonic clock."""
+        """``throttled_ms``: throttle times in responses, by API key. ``now_s``: a monotonic
+        clock.
+        """
         times: Times = plane.times.by_api()
         if now_s - self._last_s >= WINDOW_S:
             self._before, self._last, self._last_s = self._last, times, now_s

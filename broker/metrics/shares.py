@@ -3,7 +3,7 @@ that this broker leads, and writes of the share coordinator.
 
 The names are those that jmx_exporter's rules use for Kafka's SharePartitionMetrics,
 ShareGroupMetrics, ShareSessionCache, DelayedShareFetchMetrics, BrokerTopicMetrics and
-share-coordinator-metrics; groups have the label `consumergroup`, as in the rest of the page.
+share-coordinator-metrics. Groups have the label `consumergroup`, as in the rest of the page.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class _Spread(NamedTuple, Generic[F]):
     read: Callable[[F], Distribution]
     per: float = 1.0
 
-    def told(self, figures: F, now_s: float, **labels: str) -> Metrics:
-        """The samples of one of them."""
+    def samples(self, figures: F, now_s: float, **labels: str) -> Metrics:
+        """The samples of one share-partition or group."""
         return summary(self.family.name, self.read(figures), now_s, self.per, **labels)
 
 
@@ -143,11 +143,13 @@ class _InFlight(NamedTuple):
     ranges: int
     timeouts: int
     figures: PartitionFigures | None
-    """None if it stands for several."""
+    """None if the row stands for several groups."""
 
 
 def of_shares(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics:
-    """Sessions, fetches, the coordinator; each group, topic and share-partition if ``by_name``."""
+    """Sessions, fetches and the coordinator; with ``by_name`` also each group, topic and
+    share-partition.
+    """
     manager = broker.share_partitions.made
     left_out.counts["share_partitions"] = 0
     now_s, most = monotonic(), broker.config[LIMIT]
@@ -210,7 +212,7 @@ def _topics(broker: Measured, figures: ShareFigures, most: int) -> Metrics:
 def _by_name(
     loaded: list[SharePartition], most: int, left_out: SummedUp
 ) -> Generator[Family | str, None, list[_InFlight]]:
-    """The share-partitions by name; those beyond the limit share one row."""
+    """The share-partitions by name. Those beyond the limit share one row."""
     rows: list[_InFlight] = []
     nowhere = {"consumergroup": OTHERS, "topic": OTHERS, "partition": ""}
     others = _InFlight(nowhere, 0, 0, 0, None)
@@ -247,19 +249,19 @@ def _by_name(
 
 
 def _spread(rows: Iterable[_InFlight], figures: ShareFigures, now_s: float, most: int) -> Metrics:
-    """Quantiles, only of share-partitions and groups that are listed by name."""
+    """Quantiles of share-partitions and groups that are listed by name."""
     for spread in OF_PARTITIONS:
         yield spread.family
         for row in rows:
             if row.figures is not None:
                 yield ""
-                yield from spread.told(row.figures, now_s, **row.labels)
+                yield from spread.samples(row.figures, now_s, **row.labels)
     groups = list(figures.groups.items())[:most]
     for of_group in OF_GROUPS:
         yield of_group.family
         for group_id, each in groups:
             yield ""
-            yield from of_group.told(each, now_s, consumergroup=group_id)
+            yield from of_group.samples(each, now_s, consumergroup=group_id)
 
 
 def _coordinator(coordinator: ShareCoordinator, now_s: float) -> Metrics:

@@ -2,8 +2,8 @@
 (kafka_server_brokertopicmetrics_..., kafka_log_log_..., kafka_cluster_partition_...), and those of
 kafka_exporter (kafka_topic_partition_...).
 
-Up to kstore.metrics.max.partitions of each are listed by name; all others are summed up as
-"(others)".
+Up to kstore.metrics.max.partitions topics, and as many partitions, are listed by name. All others
+are summed up as "(others)".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OF_TOPICS = (
     _topic_row("totalfetchrequests", "fetch_requests", "Fetches, by partition"),
     _topic_row("failedfetchrequests", "fetch_failed", "Fetch requests with an error"),
 )
-"""Families of TopicCounts; the sample without a topic covers all topics, including deleted ones."""
+"""Families of TopicCounts. The sample without a topic covers all topics, including deleted ones."""
 
 
 def _replication(name: str, words: str) -> Family:
@@ -113,7 +113,7 @@ class Named(NamedTuple):
 
 
 class SummedUp:
-    """How many are not listed by name, by kind."""
+    """How many objects are not listed by name, by kind."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -160,7 +160,7 @@ def of_topics(broker: Measured, left_out: SummedUp, *, by_name: bool) -> Metrics
 
 
 def of_partitions(broker: Measured, left_out: SummedUp) -> Metrics:
-    """Logs and in-sync replicas, partition by partition."""
+    """Logs and in-sync replicas of each partition."""
     most: int = broker.config[LIMIT]
     named: list[Named] = []
     rest: list[Partition] = []

@@ -139,7 +139,7 @@ async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> An
             client_host=ctx.client_host,
         )
     except KafkaError as problem:
-        return failed(request, ctx.api_version, _told(problem), str(problem))
+        return failed(request, ctx.api_version, _error_code(problem), str(problem))
 
 
 def when_ready(handler: Handler) -> Handler:
@@ -164,7 +164,7 @@ def when_ready(handler: Handler) -> Handler:
     return route
 
 
-def _told(problem: KafkaError) -> int:
+def _error_code(problem: KafkaError) -> int:
     """The error that a client gets. Clients know how to look for the controller again."""
     if problem.code == ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REQUEST_TIMED_OUT

@@ -103,7 +103,7 @@ async def handle_create_acls(
     def result(acl: Acl, refusal: str | None) -> AclCreationResult:
         if refusal is not None:
             return _created(ErrorCode.INVALID_REQUEST, refusal)
-        return _created(*_told(problems[acl])) if acl in problems else _created(0, None)
+        return _created(*_error(problems[acl])) if acl in problems else _created(0, None)
 
     acls = await in_turns(broker, ctx, each(_acl, request.creations))
     reason = _reason(broker, ctx)
@@ -131,7 +131,7 @@ async def handle_delete_acls(
         try:
             deleted = iter(await broker.acls.delete([wanted for wanted in meant if wanted]))
         except StoreError as problem:
-            reason = _told(problem)
+            reason = _error(problem)
         except TooManyAclsError as problem:
             reason = (ErrorCode.POLICY_VIOLATION, f"Nothing was deleted: {problem}")
     matches: dict[Acl, DeleteAclsMatchingAcl] = {}
@@ -246,7 +246,7 @@ def _refusal(acl: Acl) -> str | None:
     return None
 
 
-def _told(problem: StoreError) -> tuple[int, str]:
+def _error(problem: StoreError) -> tuple[int, str]:
     if isinstance(problem, BadPathError):
         return ErrorCode.INVALID_REQUEST, f"The resource name can't be stored: {problem}"
     return ErrorCode.REQUEST_TIMED_OUT, f"{UNCERTAIN}: {problem}"

@@ -1,8 +1,8 @@
-"""What a group must have read before it gets a partition that was added to a topic with
-`kstore.ordered.expansion`: for each prior partition, the end offset of its last leader epoch under
-the old count. Before the remaining partitions of a contraction, a group must have read the retired
-ones. These offsets come from the store and the leaders; state/groups/consumer/ordered_expansion.py
-has the rules.
+"""Finds the gates of added partitions: the offsets that a group must have read before it gets a
+partition that was added to a topic with `kstore.ordered.expansion`. For each prior partition this
+is the end offset of its last leader epoch under the old count. Before it gets the remaining
+partitions of a contraction, a group must have read the retired ones. The offsets come from the
+store and the leaders. state/groups/consumer/ordered_expansion.py has the rules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["ExpansionGates"]
 RETRY_S = 0.2
 """The pause before a leader that did not answer is asked again."""
 RENEW_S = 10.0
-"""How long the known remains of retired partitions are used before leaders are asked again."""
+"""How long the known offsets of retired partitions are used before leaders are asked again."""
 ASK_S = 5.0
 DEBUGGING_CONSUMER = -2
 """The replica id of a requester that is not a replica."""
@@ -49,7 +49,7 @@ REMAINING = -1
 
 
 class ExpansionGates:
-    """The gates of all topics with ordered expansion, kept in the image."""
+    """The gates of all topics with ordered expansion. The image has them."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class ExpansionGates:
         self._priors: dict[str, Priors] = {}
         self._gates: dict[str, TopicGates] = {}
         self._learned: dict[str, float] = {}
-        """When something was last learned about a topic, by the loop's clock."""
+        """When a topic's offsets were last updated, by the loop's clock."""
         self._reading = asyncio.Lock()
         self._asking: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
-        """Return once the image's gates are those of its topics. Thresholds that only other brokers
-        know are requested in the background; until they are known, their partitions are held back.
+        """Update the gates in the image to its topics. Offsets that only other brokers know are
+        requested in the background; until they are known, the partitions are held back.
         """
         if self._stale():
             async with self._reading:
@@ -103,7 +103,7 @@ class ExpansionGates:
         return found
 
     async def _read(self) -> None:
-        """Read the nodes of unknown gates; thresholds of partitions that this broker leads are
+        """Read the nodes of unknown gates. For partitions that this broker leads, the offsets are
         found at once.
         """
         stale = self._stale()
@@ -130,8 +130,8 @@ class ExpansionGates:
             retirement = topic.retirement
             if retirement is not None:
                 if not _is_read(contraction, topic):
-                    continue  # it has changed by now: the image will show it
-                # Nothing precedes partitions that retire: the controller ensures that.
+                    continue  # it has changed: the image will have it
+                # Partitions that retire have no priors: the controller ensures that.
                 priors = {i: row for i, row in priors.items() if i < retirement.first}
                 priors[REMAINING] = contraction.retired if contraction is not None else ()
             ends = {
@@ -164,9 +164,8 @@ class ExpansionGates:
         self._metadata.publish(self._metadata.image.with_gates(shown))
 
     def _own_end(self, topic: str, index: int, epoch: int) -> int:
-        """Where a leader epoch ended, if this broker leads in a later one. Records that were
-        accepted before that and wait for a slow disk belong to the epoch: its end is unknown until
-        they are written.
+        """The end offset of a leader epoch, if this broker leads in a later one. Accepted records
+        that wait for a slow disk belong to the epoch, so its end is unknown until they are written.
         """
         partition = self._table.partition(topic.encode(), index)
         if partition is None or not partition.online or partition.leader_epoch <= epoch:
@@ -177,7 +176,7 @@ class ExpansionGates:
         return end
 
     def _unknown(self) -> dict[str, set[tuple[int, int]]]:
-        """The priors whose end is unknown, by topic."""
+        """The prior partitions whose end offset is unknown, by topic."""
         found: dict[str, set[tuple[int, int]]] = defaultdict(set)
         for name, gates in self._gates.items():
             if name not in self._metadata.image.ordered:
@@ -189,7 +188,7 @@ class ExpansionGates:
         return found
 
     async def _ask(self) -> None:
-        """Ask the leaders until all ends are known."""
+        """Ask the leaders until all end offsets are known."""
         while unknown := self._unknown():
             for name, priors in unknown.items():
                 retired = set(self._priors[name].get(REMAINING, ()))
@@ -201,7 +200,7 @@ class ExpansionGates:
     async def _ends(
         self, name: str, priors: Collection[tuple[int, int]], *, visible_only: bool = False
     ) -> dict[tuple[int, int], int]:
-        """The ends that can be found now; UNKNOWN or missing for the others."""
+        """The end offsets that can be found now. The others are UNKNOWN or missing."""
         ends = {prior: self._own_end(name, *prior) for prior in priors}
         left = [prior for prior, end in ends.items() if end == UNKNOWN]
         if visible_only:
@@ -242,15 +241,15 @@ class ExpansionGates:
             try:
                 answer = await self._peers().ask(leader, request, ASK_S)
             except KafkaError:
-                continue  # it, or another leader, is asked again soon
+                continue  # the leader is asked again soon
             for row in answer.topics[0].partitions:
                 if row.error_code == ErrorCode.NONE:
                     found[row.partition, epochs[row.partition]] = row.end_offset
         return found
 
     def _due(self) -> list[str]:
-        """Contractions whose retired partitions were not checked for long: retention may have
-        deleted records.
+        """Contractions whose retired partitions were not checked for a long time. Retention may
+        have deleted their records.
         """
         before = asyncio.get_running_loop().time() - RENEW_S
         return [

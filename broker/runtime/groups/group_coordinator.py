@@ -1,4 +1,4 @@
-"""Runs the group shards: one per partition of __consumer_offsets (group_partition.py). This file
+"""Runs the group shards, one per partition of __consumer_offsets (group_partition.py). This file
 finds the shard of a request, and has what the shards share.
 """
 
@@ -64,28 +64,30 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         super().__init__(topic, writer, lambda place: GroupPartition(self, place))
         self.settings = _settings(node.config)
         self.commit_timeout_s: float = node.config["offsets.commit.timeout.ms"] / 1000
-        """How long an answer waits for the followers."""
+        """How long a response waits for the followers."""
         self.regex_rights = RegexRights(authorizer)
         self.topic_matches = TopicMatches()
         self.commits_refused: Counter[int] = Counter()
-        """Partitions whose owner's commit was refused, by error code."""
+        """How many partitions of commits by their owners were refused, by error code."""
         self.rebalances: Mapping[str, Distribution] = {
             kind: Distribution() for kind in REBALANCES.values()
         }
-        """New epochs of groups, by kind."""
+        """How many new epochs groups have had, by kind of group."""
         self.has_ended: Callable[[TopicPartition, int], bool] = lambda place, producer_id: False
         """See Surroundings."""
         self._node = node
         self._configs = configs
         self._gates = gates
-        """Holds partitions back; created when a topic needs it."""
+        """Holds partitions back. Created when a topic needs it."""
         self._line = asyncio.Lock()
         self._in_line = 0
-        """Requests that are not decided yet: later ones must not overtake them."""
+        """Requests that are not decided yet. Later requests must not overtake them."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Groups exist: check periodically for offsets past their retention."""
+        """Called when groups exist: begins to check periodically for offsets past their
+        retention.
+        """
         self._schedule_expiry()
 
     async def close(self) -> None:
@@ -103,9 +105,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         )
 
     def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
-        """Let the group's shard answer, immediately if nothing has to be waited for; KafkaError if
-        it cannot. Requests are decided in the order of their arrival: of two commits on one
-        connection the second counts.
+        """Let the group's shard answer: at once, if the request does not have to wait. Requests are
+        decided in the order of their arrival, so of two commits on one connection the second one
+        applies. Raises KafkaError.
         """
         if self._in_line or self.topic.image.ordered or not self._by_index:
             return self._answer_later(group_id, request, ctx)
@@ -119,7 +121,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
         async with self._turn():
             partition = await self.partition(group_id)
-            if self.topic.image.ordered:  # a group sees only what it may read (KIP-253)
+            if self.topic.image.ordered:  # a group gets only partitions that it may read (KIP-253)
                 await self._gates().refresh()
             answer = partition.answer(request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
@@ -135,7 +137,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             self._in_line -= 1
 
     async def read(self, group_id: str, look: Callable[[GroupShard], Work[T]]) -> T:
-        """A view of the group's shard, once its state can no longer be lost; KafkaError."""
+        """The result of ``look`` for the group's shard, once its state can no longer be lost.
+        Raises KafkaError.
+        """
         async with self._turn():
             partition = await self.loaded_partition(group_id)
             view = partition.view(look)
@@ -143,13 +147,13 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         await partition.settled()
         return shown
 
-    async def tell(self, group_id: str, event: TimerEvent) -> None:
-        """Apply an external event to a group; returns once the result can no longer be lost;
+    async def apply_event(self, group_id: str, event: TimerEvent) -> None:
+        """Apply an external event to a group. Returns once the result can no longer be lost. Raises
         KafkaError.
         """
         async with self._turn():
             partition = await self.loaded_partition(group_id)
-            step = partition.tell(event)
+            step = partition.apply_event(event)
         if not step.done:
             await step.wait()
         step.result()
@@ -158,9 +162,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     async def behind(
         self, name: str, topic_id: UUID, asked: Retirement
     ) -> tuple[list[int], list[str]]:
-        """The partitions that are served here, and the groups in them that read remaining
-        partitions of a contraction and have not committed the retired ones to their end. KafkaError
-        if that is not known (yet).
+        """The partitions that this broker serves, and the groups in them that read remaining
+        partitions of a contraction and have not committed the retired ones to their end. Raises
+        KafkaError if this is not known yet.
         """
         self._shrinking(name, topic_id, asked)
         await self._gates().refresh()
@@ -179,7 +183,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return [partition.place.partition for partition in served], behind
 
     def _shrinking(self, name: str, topic_id: UUID, asked: Retirement) -> TopicImage:
-        """The topic if this broker knows of its contraction; KafkaError if not."""
+        """The topic, if this broker knows of its contraction. Otherwise raises KafkaError."""
         topic = self.topic.image.topics.get(name)
         if topic is None or topic.topic_id != topic_id or not asked.is_same(topic.retirement):
             raise error_for(
@@ -188,22 +192,22 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return topic
 
     async def partition(self, group_id: str) -> GroupPartition:
-        """The partition that keeps a group; a single broker creates it if it does not exist yet;
-        KafkaError.
+        """The partition of a group. A single broker creates the topic if it does not exist yet.
+        Raises KafkaError.
         """
         if self.topic.made_by_requests and not self._by_index:
             await self.ensure()
         return self.find(group_id)
 
     async def loaded_partition(self, group_id: str) -> GroupPartition:
-        """As `partition`, but KafkaError until it is loaded."""
+        """As `partition`, but raises KafkaError until it is loaded."""
         partition = await self.partition(group_id)
         partition.check()
         return partition
 
     async def forget_topic(self, name: str, first: int = 0) -> None:
-        """A topic was deleted, or its partitions from an index on: delete the groups' offsets in
-        them.
+        """Delete the offsets of groups in a deleted topic, or in its deleted partitions from index
+        ``first`` on.
         """
         await self.wait_loaded()
         for partition in self.partitions:
@@ -217,7 +221,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self.spawn(self.forget_topic(name, first))
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
-        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        """Called when the marker of a transaction was appended to a partition of
+        __consumer_offsets.
+        """
         found = self._by_index.get(index)
         if found is not None:
             found.transaction_ended(producer_id, committed=committed)
@@ -229,7 +235,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
     ) -> GroupContext:
-        """What a shard may know about its environment, for one group."""
+        """What a shard needs to know about its environment to decide about one group."""
         return GroupContext(
             now_ms=self.now_ms(),
             new_id=new_id,
@@ -245,8 +251,8 @@ class GroupCoordinator(Coordinator[GroupPartition]):
     def found(
         self, group_id: str, regexes: Mapping[str, frozenset[str]]
     ) -> Mapping[str, frozenset[str]]:
-        """The topics that a group's regular expressions find now, given what each found
-        last time.
+        """The topics that a group's regular expressions match now. ``known``: what each matched
+        before.
         """
         return {
             regex: self.regex_rights.describable(

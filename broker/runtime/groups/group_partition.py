@@ -1,9 +1,9 @@
-"""One partition of __consumer_offsets in the group coordinator: loaded from its log, driven by
-requests and timers.
+"""One partition of __consumer_offsets in the group coordinator. It is loaded from its log, and
+driven by requests and timers.
 
 broker/state makes the decisions. This file appends the records of a decision and applies it, as one
-step (step_line.py), so no two decisions are made on the same state. Then the answers are sent: at
-once, or, if followers must have the records, once they have them.
+step (step_line.py), so no two decisions are made on the same state. Then the responses are sent: at
+once, or once followers have the records if that is required.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ T = TypeVar("T")
 Completion: TypeAlias = tuple[Token, "Message | KafkaError"]
 LOGGER = logging.getLogger(__name__)
 ANSWERS_PER_TURN = 8
-"""Everything that becomes ready meanwhile waits for all of them."""
+"""The limit of responses in one turn of the loop. Other work waits until all of them are sent."""
 RETRY_MS = 1000
-"""If the records of a timer cannot be appended, it fires again after this time."""
+"""The time after which a timer fires again if its records could not be appended."""
 INT16 = Struct(">h")
 MARKER_TYPE = Struct(">hh")
 ABORT, COMMIT = 0, 1
@@ -68,7 +68,7 @@ REBALANCES = {3: "consumer", 11: "share", 17: "streams"}
 
 
 class Asker(Protocol):
-    """What a shard knows about the client; the context of an API handler has it."""
+    """What a shard knows about the client. The context of an API handler has it."""
 
     @property
     def api_version(self) -> int:
@@ -84,11 +84,11 @@ class Asker(Protocol):
 
     @property
     def extended(self) -> bool:
-        """Whether it wants kstore's tagged fields in answers."""
+        """Whether it asks for kstore's tagged fields in responses."""
 
 
 class Surroundings(Protocol):
-    """What all partitions share: the coordinator."""
+    """What all partitions share. The coordinator implements it."""
 
     topic: CoordinatorTopic
     writer: PartitionWriter
@@ -99,7 +99,7 @@ class Surroundings(Protocol):
     commits_refused: Counter[int]
     rebalances: Mapping[str, Distribution]
     has_ended: Callable[[TopicPartition, int], bool]
-    """Whether a producer's transaction got a marker on a partition since it was verified."""
+    """Whether a producer's transaction has got a marker on a partition since it was verified."""
 
     def context(
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
@@ -109,13 +109,13 @@ class Surroundings(Protocol):
     def found(
         self, group_id: str, regexes: Mapping[str, frozenset[str]]
     ) -> Mapping[str, frozenset[str]]:
-        """The topics that a group's regular expressions find now."""
+        """The topics that a group's regular expressions match now."""
 
     def now_ms(self) -> int:
         """Wall time."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it in the background."""
+        """Run ``work`` in the background."""
 
 
 class GroupPartition(CoordinatorPartition):
@@ -131,7 +131,7 @@ class GroupPartition(CoordinatorPartition):
         self._line = StepLine(coordinator.loop)
 
     def loaded(self) -> None:
-        """Start the members' sessions; requests wait for that."""
+        """Start the members' sessions. Requests wait for that."""
         self.shard.check()
         self._line.begin(self._resume())
 
@@ -153,7 +153,7 @@ class GroupPartition(CoordinatorPartition):
                 await slices.do(more)
 
     def _replay(self, record: Record) -> Work[None] | None:
-        """Apply a record; yields while work is left."""
+        """Apply a record. Yields while work is left."""
         key_bytes = record.key
         batch = record.batch
         if key_bytes is None:
@@ -177,9 +177,9 @@ class GroupPartition(CoordinatorPartition):
         return None
 
     def answer(self, request: Message, asked: Asker) -> Message | Awaitable[Message]:
-        """Decide and append. Returns the answer, or an awaitable of it: earlier steps must be done,
-        the group must be ready, or followers and disk must have the records that it depends on.
-        KafkaError if it fails.
+        """Decide and append. Returns the response, or an awaitable of it if earlier steps are not
+        done, the group is not ready, or followers or the disk do not have the records yet. Raises
+        KafkaError.
         """
         self.check()
         if self._line.is_free and (beat := self._beat(request, asked)) is not None:
@@ -217,60 +217,62 @@ class GroupPartition(CoordinatorPartition):
         self._coordinator.commits_refused.update(result.refused)
         if result.response is None:
             return parked
-        told = self.writer.to_be_committed(self.place)
-        return result.response if told is None else self._settled(told, result.response)
+        durable = self.writer.to_be_committed(self.place)
+        return result.response if durable is None else self._settled(durable, result.response)
 
-    def tell(self, event: TimerEvent) -> Step[None]:
+    def apply_event(self, event: TimerEvent) -> Step[None]:
         """Apply an external event to a group, after the earlier steps."""
-        return self._line.begin(self._told(event))
+        return self._line.begin(self._apply_event(event))
 
-    def _told(self, event: TimerEvent) -> Work[None]:
+    def _apply_event(self, event: TimerEvent) -> Work[None]:
         self.check()
         context = self._coordinator.context(event.group_id)
         yield from self._take((yield from self.shard.follow(event, context)))
 
     def view(self, look: Callable[[GroupShard], Work[T]]) -> Step[T]:
-        """A view of the shard, after the earlier steps."""
+        """The result of ``look`` for the shard, after the earlier steps."""
         return self._line.begin(self._view(look))
 
     def _view(self, look: Callable[[GroupShard], Work[T]]) -> Work[T]:
         self.check()
         return (yield from look(self.shard))
 
-    async def _settled(self, told: asyncio.Future[int], response: Message) -> Message:
-        await settle(told, self._coordinator.commit_timeout_s)
+    async def _settled(self, durable: asyncio.Future[int], response: Message) -> Message:
+        await settle(durable, self._coordinator.commit_timeout_s)
         return response
 
     async def settled(self) -> None:
-        """Wait until earlier decisions can no longer be lost; KafkaError if they may be."""
-        told = self.writer.to_be_committed(self.place)
-        if told is not None:
-            await settle(told, self._coordinator.commit_timeout_s)
+        """Wait until earlier decisions can no longer be lost. Raises KafkaError if they may be."""
+        durable = self.writer.to_be_committed(self.place)
+        if durable is not None:
+            await settle(durable, self._coordinator.commit_timeout_s)
 
     async def expire_offsets(self) -> None:
         """Delete offsets that are past their retention."""
         await self._take_parts(self.shard.expiry(self._coordinator.now_ms()))
 
     async def forget_topic(self, name: str, first: int) -> None:
-        """Delete all offsets of a deleted topic, or of its partitions from an index on."""
+        """Delete all offsets of a deleted topic, or of its partitions from index ``first`` on."""
         await self._take_parts(self.shard.forget_topic(name, first))
 
     async def _take_parts(self, parts: Iterator[Result]) -> None:
-        """Process parts one after the other, with turns for other steps between them."""
+        """Process parts one after the other. Other steps may run in between."""
         more = True
         while more and self.error_code == ErrorCode.NONE:
             more = await self._line.begin(self._part(parts)).wait()
             await asyncio.sleep(0)
 
     def _part(self, parts: Iterator[Result]) -> Work[bool]:
-        """Process one part; returns whether there was one."""
+        """Process one part. Returns whether there was one."""
         result = next(parts, None)
         if result is not None and result.records:
             yield from self._take(result)
         return result is not None
 
     def close(self) -> None:
-        """Stop the timers; parked requests get an error and look for another coordinator."""
+        """Stop the timers. Parked requests get an error, after which clients look for the
+        coordinator.
+        """
         super().close()
         self._timers.clear()
         self._line.close()
@@ -285,12 +287,12 @@ class GroupPartition(CoordinatorPartition):
             self._expire(key, event)
 
     def _unmatched(self, event: RegexesDue) -> set[str]:
-        """A group's regular expressions that are not matched yet with the topics."""
+        """A group's regular expressions that are not matched with the current topics yet."""
         regexes = self.shard.subscribed_regexes(event.group_id)
         return self._coordinator.topic_matches.lacks(regexes)
 
     async def _match(self, key: TimerKey, event: RegexesDue) -> None:
-        """Match new expressions in slices, each once, then continue."""
+        """Match new expressions in slices, then apply the event."""
         tried: set[str] = set()
         while self.error_code == ErrorCode.NONE and (left := self._unmatched(event) - tried):
             tried |= left
@@ -313,11 +315,11 @@ class GroupPartition(CoordinatorPartition):
             yield from self._take(result)
         except Exception:
             LOGGER.exception("%s: trying %r again in %d ms", self.place, event, RETRY_MS)
-            # Under the timer's key: setting the timer again, as a heartbeat does, cancels it.
+            # It has the timer's key: setting the timer again, as a heartbeat does, cancels it.
             self._timers.set(key, RETRY_MS, event)
 
     def _take(self, result: Result) -> Work[None]:
-        """Append the records, apply the decision, send its answers, set its timers."""
+        """Append the records, apply the decision, send its responses, and set its timers."""
         base_offset = (yield from self._append(result)) if result.records else -1
         yield from self.shard.take_over(result, base_offset)
         self._count_rebalances(result.records)
@@ -326,7 +328,7 @@ class GroupPartition(CoordinatorPartition):
             if told is None:
                 self._answer_soon(result.completions)
             else:
-                self._answer_when(told, result.completions)
+                self._answer_when(durable, result.completions)
         for change in result.timers:
             if change.event is None:
                 self._timers.cancel(change.key)
@@ -343,29 +345,31 @@ class GroupPartition(CoordinatorPartition):
                     self._coordinator.rebalances[kind].record(1)
 
     def _answer_when(
-        self, told: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
+        self, durable: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
     ) -> None:
-        """Answer once the followers have the records that the answers depend on, or answer with an
+        """Send the responses once the followers have the records that they depend on, or send an
         error.
         """
 
         def give_up() -> None:
-            if not told.done():
-                told.set_result(ErrorCode.REQUEST_TIMED_OUT)
+            if not durable.done():
+                durable.set_result(ErrorCode.REQUEST_TIMED_OUT)
 
         def answer(_: asyncio.Future[int]) -> None:
             timer.cancel()
-            problem = refusal_of(told.result())
+            problem = refusal_of(durable.result())
             if problem is None:
                 self._answer_some(completions)
             else:
                 self._answer_some([(token, problem) for token, _ in completions])
 
         timer = self._coordinator.loop.call_later(self._coordinator.commit_timeout_s, give_up)
-        told.add_done_callback(answer)
+        durable.add_done_callback(answer)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended. If the log is still being read, the marker will be read, too."""
+        """Called when a marker was appended. If the log is still being read, the marker will be
+        read, too.
+        """
         if self.error_code == ErrorCode.NONE:
             self._line.begin(self.shard.replay_transaction_end(producer_id, committed=committed))
 
@@ -389,9 +393,9 @@ class GroupPartition(CoordinatorPartition):
                 base_sequence=-1 if result.producer is None else 0,
                 transactional=result.producer is not None,
             )
-        self.check()  # not if it was unloaded and is led again meanwhile
+        self.check()  # fails if it was unloaded meanwhile, also if this broker leads it again
         if result.producer is not None and self._coordinator.has_ended(self.place, producer_id):
-            # Behind the marker, they would belong to a transaction that nobody ends.
+            # After the marker, they would belong to a transaction that never ends.
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.writer.append(self.place, batch, self.append_ended)
 

@@ -1,7 +1,7 @@
-"""The high watermarks of partitions, for lags (KIP-1226). Those of partitions led here come from
-the table, the others from their leaders by ListOffsets, one request to each.
+"""The high watermarks of partitions, for lags (KIP-1226). This broker's table has those of
+partitions that it leads. For the others it sends one ListOffsets request to each leader.
 
-There is no second attempt: an end that is unavailable now is unknown.
+There is no second attempt: a high watermark that is not available now is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMEOUT_S = 5.0
 
 
 class PartitionEnds:
-    """Asks leaders for the ends of their partitions."""
+    """Asks leaders for the high watermarks of their partitions."""
 
     def __init__(
         self, node: Node, metadata: MetadataCache, table: PartitionTable, peers: Lazy[Peers]
@@ -76,8 +76,8 @@ class PartitionEnds:
         except KafkaError:
             return {}
         return {
-            TopicPartition(told.name, row.partition_index): row.offset
-            for told in response.topics
-            for row in told.partitions
+            TopicPartition(topic.name, row.partition_index): row.offset
+            for topic in response.topics
+            for row in topic.partitions
             if row.error_code == ErrorCode.NONE
         }

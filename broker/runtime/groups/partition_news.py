@@ -1,6 +1,6 @@
-"""Partitions that a commit names and this broker does not know yet. Their owner may have learned of
-them from another broker. The coordination store says whether they exist; if they do, the commit
-waits briefly, because the controller is about to send new metadata.
+"""Partitions that a commit names and this broker does not know yet: their owner may have got them
+from another broker's metadata. The coordination store has them if they exist. Then the commit waits
+briefly, because the controller is about to send new metadata.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 __all__ = ["NamedPartition", "PartitionNews", "waiting_commits"]
 
 WAIT_S = 1.0
-"""The limit for the store, and again for the controller."""
+"""The time limit for the store, and again for the controller."""
 LINE_S = 2.5
-"""The limit of a commit for earlier commits, the store and the controller together. It is longer
-than both waits of a commit that is alone.
+"""The time limit of a commit for earlier commits, the store and the controller together. It is
+longer than both waits of a single commit.
 """
 BEHIND_S = 3.0
-"""The limit for commits that a request only has to be behind. It is longer than theirs, so all of
-them have ended by then.
+"""The time limit of another request for earlier commits. It is longer than theirs, so all of them
+have ended by then.
 """
 
 
 class NamedPartition(NamedTuple):
-    """A partition as a request names it: by the name of its topic, or by its id."""
+    """A partition as a request names it: by the name or the id of its topic."""
 
     topic: str
     topic_id: UUID
-    """ZERO_UUID if the name counts."""
+    """ZERO_UUID if the topic is given by name."""
     partition: int
 
     def is_in(self, image: MetadataImage) -> bool:
@@ -57,7 +57,7 @@ class NamedPartition(NamedTuple):
 
 
 class PartitionNews:
-    """Learns of new partitions, for a broker of a cluster."""
+    """Finds new partitions, for a broker of a cluster."""
 
     def __init__(
         self, node: Node, store: Store, metadata: MetadataCache, images: ImageUpdates
@@ -76,13 +76,14 @@ class PartitionNews:
         return group_id in self._lines
 
     def line(self, group_id: str) -> AbstractAsyncContextManager[None]:
-        """A place in the queue after the group's earlier commits, from this call on. Entering it
-        waits for them; TimeoutError if that, and the work in it, takes longer than LINE_S.
+        """A place in the queue after the group's earlier commits, from this call on. Entering the
+        context waits for them. Raises TimeoutError if waiting and the work in the context take
+        longer than LINE_S.
         """
         return self._place(group_id, LINE_S)
 
     def behind(self, group_id: str) -> AbstractAsyncContextManager[None]:
-        """As `line`, for a request that is no commit: TimeoutError only after BEHIND_S."""
+        """As `line`, for a request that is not a commit. Raises TimeoutError after BEHIND_S."""
         return self._place(group_id, BEHIND_S)
 
     def _place(self, group_id: str, limit_s: float) -> AbstractAsyncContextManager[None]:
@@ -104,8 +105,8 @@ class PartitionNews:
                 del self._lines[group_id]
 
     async def hear(self, named: Collection[NamedPartition]) -> bool:
-        """Wait until this broker knows all of these that exist, and return whether it does. False
-        if the store does not answer, or the controller's metadata does not arrive in time.
+        """Wait until this broker knows all of these partitions that exist. Returns False if the
+        store does not answer, or the controller's metadata does not arrive in time.
         """
         image = self._metadata.image
         unheard = [each for each in named if each.partition >= 0 and not each.is_in(image)]
@@ -123,8 +124,8 @@ class PartitionNews:
     async def _look_up(
         self, image: MetadataImage, unheard: list[NamedPartition]
     ) -> list[NamedPartition]:
-        """Look them up in the store, one call at a time, even if no request waits for the last one
-        any more: elections need the store's thread, too.
+        """Look partitions up in the store. There is one call at a time, even if no request waits
+        for the last one any more, since elections need the store's thread, too.
         """
         while self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])
@@ -135,7 +136,7 @@ class PartitionNews:
 
 
 def waiting_commits(news: Lazy[PartitionNews] | None, group_id: str) -> PartitionNews | None:
-    """The part that has the queue of the group's waiting commits; None if none waits."""
+    """The part with the queue of the group's waiting commits. None if none waits."""
     if news is not None and news.made is not None and news.made.has_line(group_id):
         return news.made
     return None
@@ -157,8 +158,8 @@ def _made(
 
 
 def _names(store: Store, image: MetadataImage, ids: Collection[UUID]) -> dict[UUID, str]:
-    """The names of topics by their ids. The store has no index by id, so it is searched only if
-    this broker, which knows the newest partition epochs, is missing something.
+    """The names of topics by their ids. The store has no index by id. It is searched only if it has
+    a newer partition epoch than this broker.
     """
     names = {topic_id: image.names[topic_id] for topic_id in ids if topic_id in image.names}
     missing = set(ids) - names.keys()

@@ -1,8 +1,8 @@
-"""Limits the topics that a group's regular expression may find to those that its subscriber may
-describe. No client learns of a topic, or gets it assigned, by a pattern alone.
+"""Limits the topics of a group's regular expression to those that its subscriber may describe. A
+pattern alone neither reveals a topic to a client nor assigns it.
 
-Subscribers are kept only in memory. A coordinator that does not know the subscriber yet finds no
-new topics: it keeps those that were found before.
+Subscribers are only in memory. While a coordinator does not know the subscriber, it adds no topics,
+and keeps those that were matched before.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["RegexRights"]
 
 MAX_KNOWN_BYTES = 8 << 20
-"""The memory limit, since groups and expressions come from clients: beyond it, the entry that was
-unused the longest is dropped.
+"""The memory limit, since groups and expressions come from clients. Beyond it, the entry that was
+unused for the longest time is dropped.
 """
 ENTRY_BYTES = 512
 """The size of an entry without its texts."""
@@ -29,12 +29,12 @@ class RegexRights:
     """The last subscriber of each expression, by group."""
 
     def __init__(self, authorizer: Authorizer | None) -> None:
-        """``authorizer`` decides who may do what; None: everything is allowed."""
+        """``authorizer`` checks rights. None: everything is allowed."""
         self._authorizer = authorizer
         self._askers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(MAX_KNOWN_BYTES)
 
     def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
-        """Note the expression that a client subscribes a member with."""
+        """Note the regular expression of a client's subscription."""
         if self._authorizer is None or not regex:
             return
         size = ENTRY_BYTES + sum(map(text_bytes, (group_id, regex, principal, host)))
@@ -47,7 +47,9 @@ class RegexRights:
     def describable(
         self, group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
     ) -> frozenset[str]:
-        """The topics that the expression may find; ``known`` are those of last time."""
+        """The matched topics that the subscriber may describe. ``known`` are the topics of the last
+        time.
+        """
         authorizer = self._authorizer
         if authorizer is None:
             return found

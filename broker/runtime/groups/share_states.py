@@ -1,6 +1,6 @@
-"""Stores the state of share-partitions with the share coordinator (KIP-932). It is initialized
-before members get the partitions, and deleted with their group or at an administrator's request.
-broker.state decides what a group remembers of it.
+"""Initializes and deletes the state of share-partitions at the share coordinator (KIP-932). The
+state is initialized before members get the partitions, and deleted with the group or at an
+administrator's request. broker.state decides what a group stores about it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Outcome = Mapping[Place, KafkaError | None]
 
 
 class ShareGroupStates:
-    """Sends requests to the share coordinator, and passes the results to the groups of this
+    """Sends requests to the share coordinator and passes the results to the groups of this
     broker.
     """
 
@@ -47,7 +47,7 @@ class ShareGroupStates:
         """The groups whose partitions are being initialized."""
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """The share group, if this broker coordinates it now."""
+        """The share group, if this broker is its coordinator now."""
         try:
             group = self._groups().find(group_id).shard.groups.get(group_id)
         except KafkaError:
@@ -55,8 +55,8 @@ class ShareGroupStates:
         return group if isinstance(group, ShareGroup) else None
 
     def initialize_soon(self, group_id: str) -> None:
-        """Initialize the partitions that a group waits for, in the background. Each heartbeat
-        requests it, so nothing is lost if another broker becomes the coordinator.
+        """Initialize the partitions that a group waits for, in the background. Each heartbeat calls
+        this, so nothing is lost if another broker becomes the coordinator.
         """
         group = self.group(group_id)
         if group is not None and group.states.initializing and group_id not in self._busy:
@@ -85,7 +85,7 @@ class ShareGroupStates:
         self, group_id: str, state_epoch: int, offsets: Mapping[Place, int]
     ) -> Outcome:
         """Initialize partitions at these start offsets (NO_OFFSET: according to the group's
-        settings), and update the group. KafkaError if the group cannot be updated.
+        settings), and update the group. Raises KafkaError if the group cannot be updated.
         """
         persister = self._persister()
         outcome = await _each(
@@ -97,14 +97,15 @@ class ShareGroupStates:
         done = [place for place, error in outcome.items() if error is None]
         failed = [place for place, error in outcome.items() if error is not None]
         event = ShareStatesInitialized(group_id, _by_topic(done), _by_topic(failed))
-        await self._groups().tell(group_id, event)
+        await self._groups().apply_event(group_id, event)
         return outcome
 
     async def delete(
         self, group_id: str, partitions: Mapping[UUID, int]
     ) -> dict[UUID, KafkaError | None]:
-        """Delete the state of topics, as the group has noted, and update the group. ``partitions``:
-        the number of partitions of each topic. KafkaError if the group cannot be updated.
+        """Delete the state of topics that the group has marked for deletion, and update the group.
+        ``partitions``: the number of partitions of each topic. Raises KafkaError if the group
+        cannot be updated.
         """
         persister = self._persister()
         outcome = await _each(
@@ -119,12 +120,12 @@ class ShareGroupStates:
             errors[topic_id] = errors[topic_id] or error
         deleted = frozenset(topic_id for topic_id, error in errors.items() if error is None)
         event = ShareStatesDeleted(group_id, frozenset(partitions), deleted)
-        await self._groups().tell(group_id, event)
+        await self._groups().apply_event(group_id, event)
         return errors
 
     async def delete_all(self, group_id: str) -> None:
-        """Delete all state of a group that is about to be deleted; KafkaError if some of it
-        remains. The state of a group with members is kept.
+        """Delete all state of a group that is about to be deleted. Raises KafkaError if some of it
+        remains. The state of a group with members is not deleted.
         """
         coordinator = self._groups()
         before = self.group(group_id)
@@ -135,7 +136,7 @@ class ShareGroupStates:
             for stage in (before.states.initialized, before.states.initializing)
             for topic_id, topic in stage.items()
         }
-        await coordinator.tell(group_id, ShareStatesDeleting(group_id))
+        await coordinator.apply_event(group_id, ShareStatesDeleting(group_id))
         group = self.group(group_id)
         deletions = frozenset() if group is None else group.deletions
         image = coordinator.topic.image
@@ -157,12 +158,12 @@ class ShareGroupStates:
             *(persister.read_summary(_key(group_id, place), NO_EPOCH) for place in wanted),
             return_exceptions=True,
         )
-        told: dict[Place, ShareSummary | KafkaError] = {}
+        results: dict[Place, ShareSummary | KafkaError] = {}
         for place, each in zip(wanted, found, strict=True):
             if isinstance(each, BaseException) and not isinstance(each, KafkaError):
                 raise each
-            told[place] = each
-        return told
+            results[place] = each
+        return results
 
 
 def _key(group_id: str, place: Place) -> SharePartitionKey:
@@ -177,7 +178,7 @@ def _by_topic(places: Iterable[Place]) -> dict[UUID, frozenset[int]]:
 
 
 async def _each(asked: Mapping[Place, Awaitable[None]]) -> dict[Place, KafkaError | None]:
-    """The result of each; errors other than KafkaError are raised."""
+    """The error of each, if any. Raises errors other than KafkaError."""
     done = await asyncio.gather(*asked.values(), return_exceptions=True)
     outcome: dict[Place, KafkaError | None] = {}
     for place, error in zip(asked, done, strict=True):

@@ -1,6 +1,6 @@
-"""The steps on one shard of groups, one after the other. A short step runs at once; a long step
+"""Runs the steps on one group shard one after the other. A short step runs at once. A long step
 gets a slice of each turn of the loop, and later steps wait for it. So no step sees a state that
-another step is changing, however long that takes.
+another step is changing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["Step", "StepLine"]
 
 T = TypeVar("T")
 SLICE_S = 0.001
-"""The slice of each turn. It is shorter than other slices, because requests of groups and their
-answers have slices of the same turn, and everything that becomes ready waits for all of them.
+"""The slice of each turn. It is shorter than other slices: requests of groups and their responses
+have slices of the same turn, and other work waits for all of them.
 """
 
 
@@ -48,18 +48,18 @@ class Step(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has a result, or has failed."""
+        """Whether the step has a result or has failed."""
         return self._ended
 
     def result(self) -> T:
-        """The result of a step that is done; raises its error if it failed."""
+        """The result of a step that is done. Raises its error if it failed."""
         if self._problem is not None:
             raise self._problem
         return self._result
 
     async def wait(self) -> T:
-        """Wait until it is done and return its result. KafkaError if the line is closed before
-        that.
+        """Wait until the step is done and return its result. Raises KafkaError if the line is
+        closed before that.
         """
         if not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -67,7 +67,7 @@ class Step(Generic[T]):
         return self.result()
 
     def go_on(self, until: float) -> bool:
-        """Work on it for this time; returns whether it is done."""
+        """Run the step until this time. Returns whether it is done."""
         self._running = True
         try:
             while not self._under_way.go_on():
@@ -76,7 +76,7 @@ class Step(Generic[T]):
                 if monotonic() >= until:
                     return False
             self._result = self._under_way.result
-        except Exception as problem:  # noqa: BLE001 - who waits for the step is told
+        except Exception as problem:  # noqa: BLE001 - the caller gets it
             self._problem = problem
         finally:
             self._running = False
@@ -84,7 +84,7 @@ class Step(Generic[T]):
         return True
 
     def give_up(self) -> None:
-        """Drop the step, even if the step itself calls this."""
+        """Drop the step. The step itself may call this."""
         self._given_up = True
         if not self._running:
             self._problem = error_for(ErrorCode.NOT_COORDINATOR)
@@ -111,15 +111,15 @@ class StepLine:
         return not self._steps
 
     def begin(self, work: Work[T]) -> Step[T]:
-        """Add a step on the shard. It runs at once if it is short and no other is before it."""
+        """Add a step. It runs at once if it is short and no other step is before it."""
         step = Step(work)
         if self._steps or not step.go_on(monotonic() + SLICE_S):
             self._put(step)
         return step
 
     def begin_soon(self, work: Work[T]) -> Step[T]:
-        """Add a step that may run in a later turn of the loop: if many are due at the same time,
-        each turn runs a slice.
+        """Add a step that may run in a later turn of the loop. If many steps are due at the same
+        time, each turn runs a slice of them.
         """
         step = Step(work)
         self._put(step)

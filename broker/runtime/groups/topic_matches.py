@@ -1,8 +1,8 @@
 """The topics that groups' regular expressions match. Expressions are matched in slices, so that
-others have their turns, and the results are cached for one set of topics. When topics are created
-or deleted, only those are matched.
+other work can run, and the results are cached for one set of topics. When topics are created or
+deleted, only these are matched.
 
-A group does not see every match (regex_rights.py).
+A group does not get every match: see regex_rights.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_REMEMBERED_BYTES", "SLICE_STEPS", "TopicMatches"]
 
 SLICE_STEPS = 100_000
-"""The largest number of steps of the automaton between two turns of the loop: a millisecond if all
-are used.
-"""
+"""The limit of steps of the automaton in one turn of the loop. They take about a millisecond."""
 MAX_REMEMBERED_BYTES = 16 * 1024 * 1024
-"""The limit for all expressions and their results: beyond it, the oldest are dropped."""
+"""The memory limit for all expressions and their results. Beyond it, the oldest are dropped."""
 BYTES_PER_NAME = 64
-"""The size of a name in a result; the image owns the name itself."""
+"""The size of a name in a result, without its text, which the image has."""
 
 
 class _Found(NamedTuple):
@@ -54,8 +52,8 @@ class TopicMatches:
         return len(self._found)
 
     def matched(self, regex: str, image: MetadataImage) -> frozenset[str]:
-        """The topics that the expression matches. If `prepare` has not matched it, all of the work
-        is done here.
+        """The topics that the expression matches. Takes long if `prepare` has not matched it
+        before.
         """
         names = self._names_of(image)
         known = self._found.get(regex)
@@ -71,7 +69,7 @@ class TopicMatches:
         return set(regexes) - self._found.keys()
 
     async def prepare(self, regexes: Iterable[str], image: MetadataImage) -> None:
-        """Match these expressions with the current topics, in slices; other calls wait
+        """Match these expressions with the current topics, in slices. Other calls wait
         meanwhile.
         """
         async with self._turn:
@@ -91,7 +89,7 @@ class TopicMatches:
                 await asyncio.sleep(0)
 
     def _names_of(self, image: MetadataImage) -> frozenset[str]:
-        """The names of all topics; the same object while they are the same."""
+        """The names of all topics. Returns the same object until they change."""
         if image.version != self._version:
             self._version = image.version
             if image.topics.keys() != self._names:

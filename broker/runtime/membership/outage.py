@@ -79,7 +79,7 @@ class Outage:
         self._peers = peers
         self._place = place
         self._session_s = session_s
-        self._told = False
+        self._reported = False
         self._others_see = False
         self._sure_until = 0.0
         self._promised_until = 0.0
@@ -92,12 +92,12 @@ class Outage:
         if self._store.over:
             return
         if not self._store.away:
-            if self._told:
-                self._told = False
+            if self._reported:
+                self._reported = False
                 self._node.report("the coordination store answers again")
             return
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._node.report(
                 "the coordination store can't be reached: this broker continues with what it knows"
             )

@@ -34,7 +34,7 @@ class PeerLogin:
     def __init__(self, node: Node, settings: Mapping[str, Any]) -> None:
         self._node = node
         self._login = Login(settings)
-        self._told: dict[str, str] = {}  # by address: the last error
+        self._last_errors: dict[str, str] = {}  # by address
         self.user = self._login.user
         """The user name; None if a token contains it."""
 
@@ -58,7 +58,7 @@ class PeerLogin:
         except BaseException:
             transport.abort()
             raise
-        self._told.pop(address, None)
+        self._last_errors.pop(address, None)
         protocol = factory()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -66,8 +66,8 @@ class PeerLogin:
 
     def _tell(self, address: str, problem: str) -> None:
         """Report each error once, since the login is repeated soon."""
-        if self._told.get(address) != problem:
-            self._told[address] = problem
+        if self._last_errors.get(address) != problem:
+            self._last_errors[address] = problem
             self._node.report(problem)
 
 

@@ -158,7 +158,7 @@ class ClientThrottles:
         """How often a client was throttled."""
         self.throttled_ms = 0
         """The total throttle time."""
-        self.told_ms: dict[int, int] = {}
+        self.response_ms: dict[int, int] = {}
         """API key to the total of throttle times in responses."""
         self._began_ns = 0
         """When the current request began, or when its time was last charged."""
@@ -188,7 +188,7 @@ class ClientThrottles:
         """
         wait_ms = self._charge(connection, BYTE_RATES[api_key], size)
         if wait_ms > 0:
-            self.told_ms[api_key] = self.told_ms.get(api_key, 0) + wait_ms
+            self.response_ms[api_key] = self.response_ms.get(api_key, 0) + wait_ms
         return wait_ms
 
     def _charge(self, connection: Connection, key: str, size: int) -> int:
@@ -258,7 +258,7 @@ class ClientThrottles:
         if wait_ms > known:
             response.throttle_time_ms = known = wait_ms  # type: ignore[attr-defined]
         if known > 0:
-            self.told_ms[response.API_KEY] = self.told_ms.get(response.API_KEY, 0) + known
+            self.response_ms[response.API_KEY] = self.response_ms.get(response.API_KEY, 0) + known
 
     def _take_time(self, connection: Connection) -> None:
         limit = self._limit(connection, REQUEST_TIME)

@@ -95,7 +95,7 @@ class SegmentRepairs:
         self._peers = peers
         self._due: dict[TopicPartition, float] = {}  # the time of the next attempt
         self._tries: dict[TopicPartition, _Tries] = {}
-        self._told: dict[Damage | Loss, str] = {}
+        self._reported: dict[Damage | Loss, str] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -186,9 +186,9 @@ class SegmentRepairs:
     ) -> None:
         """Report why a part could not be restored, once for each reason. None: it was restored."""
         if why is None:
-            self._told.pop(part, None)
-        elif self._told.get(part) != why:
-            self._told[part] = why
+            self._reported.pop(part, None)
+        elif self._reported.get(part) != why:
+            self._reported[part] = why
             log.warning("%s: %s can't be restored from another replica yet: %s", place, words, why)
 
     def _holds_up_followers(self, partition: Partition) -> bool:

@@ -327,11 +327,11 @@ class SharePartitionManager:
         """Acknowledge ranges of partitions at once. The error codes are returned when all
         successful acknowledgements are stored.
         """
-        return self._told(
+        return self._error_codes(
             {place: self._acknowledge_one(session, place, batches[place]) for place in batches}
         )
 
-    async def _told(
+    async def _error_codes(
         self, begun: Mapping[TopicIdPartition, int | asyncio.Future[int]]
     ) -> dict[TopicIdPartition, int]:
         told = {

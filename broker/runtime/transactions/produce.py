@@ -126,7 +126,7 @@ class TransactionalProduce:
                 continue
             error_code = found[places[partition]]
             self._await(error_code, (partition, *producer), base_sequence, now)
-            code = _told(error_code, abortable=abortable)
+            code = _producer_error(error_code, abortable=abortable)
             if code == ErrorCode.NONE and adds and _is_late(partition, base_sequence, claim):
                 code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if code != ErrorCode.NONE:
@@ -167,7 +167,7 @@ def _is_known(partition: Partition, producer_id: int) -> bool:
     return entry is not None and entry.last_offset >= 0
 
 
-def _told(code: int, *, abortable: bool) -> int:
+def _producer_error(code: int, *, abortable: bool) -> int:
     return (
         ErrorCode.NOT_ENOUGH_REPLICAS
         if code in RETRIABLE

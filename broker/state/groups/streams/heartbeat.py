@@ -335,9 +335,9 @@ class _Step:
         # A member that reports other tasks has missed the last answer. Kafka 4.3.1 does not repeat
         # it, so the member waits for the next rebalance.
         if changed or (self.owned is not None and not member.assigned.equals(self.owned)):
-            response.active_tasks = _told(member.assigned.active)
-            response.standby_tasks = _told(member.assigned.standby)
-            response.warmup_tasks = _told(member.assigned.warmup)
+            response.active_tasks = _task_ids(member.assigned.active)
+            response.standby_tasks = _task_ids(member.assigned.standby)
+            response.warmup_tasks = _task_ids(member.assigned.warmup)
         if changed and member.user_endpoint is not None:
             endpoint_epoch = self.soft.endpoint_epoch + 1
             self.soft = self.soft._replace(endpoint_epoch=endpoint_epoch)
@@ -387,5 +387,5 @@ def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     return Tasks(task_ids(active), task_ids(standby), task_ids(request.warmup_tasks))
 
 
-def _told(tasks: Iterable[TaskId]) -> list[StreamsGroupHeartbeatResponseTaskIds]:
+def _task_ids(tasks: Iterable[TaskId]) -> list[StreamsGroupHeartbeatResponseTaskIds]:
     return by_subtopology(tasks, StreamsGroupHeartbeatResponseTaskIds)

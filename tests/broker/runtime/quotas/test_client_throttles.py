@@ -153,7 +153,7 @@ def test_what_a_share_fetch_is_told_counts_once_and_as_its_own() -> None:
     wait_ms = held.charge_late(client, 1_000_000)
     assert wait_ms > 0
     held.set_throttle_time(client, ShareFetchResponse(throttle_time_ms=wait_ms), is_late=True)
-    assert held.told_ms == {ShareFetchResponse.API_KEY: wait_ms}
+    assert held.response_ms == {ShareFetchResponse.API_KEY: wait_ms}
 
 
 class Woken:

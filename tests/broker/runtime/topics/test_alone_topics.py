@@ -359,7 +359,8 @@ def test_the_answer_waits_for_the_metadata_where_a_retired_partition_was_stopped
         async def stopped() -> None:
             world.broker.table.remove_partitions(b"t", 1)
             left = image._replace(partitions=image.partitions[:1], retirement=None)
-            asyncio.get_running_loop().call_later(0.1, lambda: topics._take(left, None, new_epochs=True))
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.1, lambda: topics._take(left, None, new_epochs=True))
 
         assert await deleted_records(world, stopped) == [(0, 1), (0, 1)]
 
