@@ -22,7 +22,7 @@ __all__ = ["API_TABLE", "ApiRow", "Handler", "RequestContext", "resolve_handler"
 
 
 class RequestContext(NamedTuple):
-    """What a handler may know in addition to the request: the client and its connection."""
+    """What a handler knows in addition to the request: the client and its connection."""
 
     api_key: int
     api_version: int
@@ -39,7 +39,7 @@ class RequestContext(NamedTuple):
 
     @property
     def extended(self) -> bool:
-        """Whether the client wants kstore's tagged fields in answers."""
+        """Whether the client asks for kstore's tagged fields in responses."""
         return self.connection is not None and self.connection.extended
 
 
@@ -47,9 +47,8 @@ Handler = Callable[[Any, Any, RequestContext], "Any | Awaitable[Any]"]
 """A handler: ``handle_x(broker, request, ctx) -> response``, or an awaitable of it. Each handler
 declares in a Protocol class which parts of the broker it uses.
 
-It runs on the loop, so it returns within 2 ms or awaits. While it awaits, later requests of the
-connection are still handled; only their answers wait. ``None`` as the response means that no answer
-is sent.
+It runs on the loop, so it must return or await within 2 ms. While it awaits, later requests of the
+connection are handled; only their responses wait. ``None`` means that no response is sent.
 """
 
 
@@ -57,23 +56,23 @@ class ApiRow(NamedTuple):
     """One API: the versions served and where its handler is."""
 
     handler: str
-    """``module:function`` below kstore.broker.api; ``fast`` if kstore._fast answers."""
+    """``module:function`` below kstore.broker.api, or ``fast`` if kstore._fast answers."""
     min_version: int
     max_version: int
     cached: bool = False
-    """The answer depends only on the request's bytes and the metadata image, so it is encoded once
-    for each image.
+    """The response depends only on the request's bytes and the metadata image, so it is encoded
+    once for each image.
     """
     internal: bool = False
-    """A request between brokers of a cluster. It is not advertised, and is served only to brokers,
-    on the listener between brokers (between_brokers.py).
+    """A request between brokers of a cluster. It is not advertised, and only brokers may send it,
+    on the inter-broker listener (between_brokers.py).
     """
     controller_only: bool = False
-    """In a cluster the controller answers it; other brokers forward it (forwarding.py)."""
+    """In a cluster the controller answers it, and other brokers forward it (forwarding.py)."""
     shared_configs: bool = False
     """As ``controller_only``, except for settings of one broker."""
     waits_for_members: bool = False
-    """Its answer may wait for other members, for a time that the client chooses."""
+    """Its response may wait for other members, for a time that the client chooses."""
     in_turns: bool = False
     """All members of a group may send it at the same time. All such requests, of all connections,
     share a slice of each turn of the loop.
@@ -182,7 +181,7 @@ API_TABLE: dict[int, ApiRow] = {
 
 
 def resolve_handler(row: ApiRow) -> Handler:
-    """Import the row's handler; ImportError or AttributeError if the row names none."""
+    """Import the row's handler. Raises ImportError or AttributeError if there is none."""
     module_name, _, function_name = row.handler.partition(":")
     module = import_module(f"kstore.broker.api.{module_name}")
     handler: Handler = getattr(module, function_name)

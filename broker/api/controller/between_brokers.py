@@ -1,9 +1,9 @@
-"""Access to the requests between brokers, which are internal in the table of APIs, and to the
-principals that an Envelope may name.
+"""Checks that only brokers send the requests that are internal in the table of APIs, and which
+principals an Envelope may have.
 
-These requests are served only on the listener between brokers. On any other listener the connection
-is closed, as in Kafka. If clients share that listener, the right CLUSTER_ACTION does not make a
-client a broker.
+These requests are served only on the inter-broker listener. On any other listener the connection is
+closed, as in Kafka. If clients use the same listener, a client with the right CLUSTER_ACTION is
+still not a broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REFUSED = "a request that only brokers send"
 
 def between_brokers(handler: Handler) -> Handler:
     """Wrap a handler so that it serves only brokers. On another listener it raises ProtocolError,
-    which ends the connection.
+    which closes the connection.
     """
 
     def check(broker: BetweenBrokersParts, request: Any, ctx: RequestContext) -> Any:
@@ -52,14 +52,14 @@ def between_brokers(handler: Handler) -> Handler:
 
 
 def may_name(broker: BetweenBrokersParts, ctx: RequestContext, principal: str) -> bool:
-    """Whether the sender may forward a request of this principal. If brokers and clients use the
-    same listener and the same name, they cannot be distinguished.
+    """Whether the sender may forward a request of this principal. Brokers and clients that use the
+    same listener and the same name cannot be distinguished.
     """
     return principal == ctx.principal or _stands_for_others(broker, ctx)
 
 
 def _is_broker(broker: BetweenBrokersParts, ctx: RequestContext) -> bool:
-    """Whether the sender, on the listener between brokers, is a broker."""
+    """Whether the sender on the inter-broker listener is a broker."""
     return _stands_for_others(broker, ctx) or ctx.principal == _own_principal(broker)
 
 
@@ -73,7 +73,7 @@ def _stands_for_others(broker: BetweenBrokersParts, ctx: RequestContext) -> bool
 
 
 def _own_principal(broker: BetweenBrokersParts) -> str | None:
-    """The principal that this broker has on other brokers, if known: other brokers may have the
+    """The principal that this broker has on other brokers, if known. Other brokers may have the
     same.
     """
     return ANONYMOUS if broker.security is None else broker.security.own_principal

@@ -78,22 +78,22 @@ async def handle_update_metadata(
 
 
 def _not_yet(broker: ReplicaParts, problem: StoreError) -> int:
-    """The error for a broker that is not ready: the controller sends the request again, and
-    executing it twice has the same effect.
+    """The error if this broker is not ready. The controller sends the request again; executing it
+    twice has the same effect as once.
     """
     broker.node.report(f"what the controller says can't be done yet: {problem}")
     return ErrorCode.REQUEST_TIMED_OUT
 
 
 def _controller(broker: HasMembership) -> Any:
-    """The controller if this broker is it, else None."""
+    """The controller if this broker is the controller, else None."""
     return broker.membership.controller
 
 
 async def handle_controlled_shutdown(
     broker: HasMembership, request: ControlledShutdownRequest, ctx: RequestContext
 ) -> ControlledShutdownResponse:
-    """Move leadership away from a stopping broker; the answer lists the partitions that it still
+    """Move leadership away from a stopping broker. The response lists the partitions that it still
     leads.
     """
     controller = _controller(broker)
@@ -135,15 +135,15 @@ def handle_broker_heartbeat(
 
 
 def _limit(broker: EnvelopeParts, api_key: int) -> int:
-    """How many elements a forwarded request may have; 0 for a request that is not served."""
+    """The limit of elements in a forwarded request. 0 for an API that is not served."""
     return max_elements(broker.node.config, api_key) if api_key in API_TABLE else 0
 
 
 async def handle_envelope(
     broker: EnvelopeParts, request: EnvelopeRequest, ctx: RequestContext
 ) -> EnvelopeResponse:
-    """Answer a client's request that another broker forwards, as if the client had sent it here.
-    between_brokers.py has checked the sender.
+    """Answer a client's request that another broker forwards, as if the client had sent it to this
+    broker. between_brokers.py has checked the sender.
     """
     if _controller(broker) is None:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

@@ -1,6 +1,6 @@
-"""Requests that a broker of a cluster does not answer itself, or not yet. Requests that only the
-controller can answer are forwarded to it. All requests of clients wait until this broker knows the
-cluster.
+"""Requests that a broker of a cluster cannot answer itself, or not yet. Requests that only the
+controller can answer are forwarded to it. All requests of clients wait until this broker has joined
+the cluster.
 
 So a client can send any request to any broker. If no controller is available in time, the client
 gets an error in the form of its request.
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["carried_out", "configs_to_controller", "to_controller", "when_ready"]
 
 CHANGED_BY = {49: {"/config/clients"}, 51: {"/config/users"}, 57: {FEATURE_NODE}}
-"""API key to the store's paths that the API changes and brokers cache: after the request, this
-broker sees the change.
+"""API key to the paths in the store that the API changes and brokers cache. This broker reads them
+again before it answers, so the client sees its change.
 """
 FOLDERS = {TOPIC: TOPICS, BROKER: "brokers", GROUP: "groups", CLIENT_METRICS: "client-metrics"}
 LONGEST_S = 30.0
-"""The longest time that a client's timeout counts: most clients give up after 30 s."""
+"""The upper limit of a client's timeout. Most clients give up after 30 s."""
 AT_LEAST_S = 1.0
 READY_S = 20.0
-"""How long a client's request waits for the broker to know the cluster."""
+"""How long a client's request waits until this broker has joined the cluster."""
 
 
 def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Awaitable[Any]]:
-    """Wrap a handler: if the coordination store fails during it, the client gets an error. The
-    request may or may not have taken effect.
+    """Wrap a handler: if the coordination store fails, the client gets an error. The request may or
+    may not have taken effect.
     """
 
     async def run(broker: HasNode, request: Any, ctx: RequestContext) -> Any:
@@ -61,7 +61,7 @@ def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Aw
 
 
 def to_controller(handler: Handler) -> Handler:
-    """Wrap a handler: the controller runs it, another broker forwards the request."""
+    """Wrap a handler: the controller runs it, and any other broker forwards the request."""
     here = carried_out(handler)
 
     async def hand_on(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -83,7 +83,7 @@ def to_controller(handler: Handler) -> Handler:
 
 
 def configs_to_controller(handler: Handler) -> Handler:
-    """As `to_controller`, except that a broker changes its own settings itself."""
+    """As `to_controller`, except that a broker changes the settings that only it may change."""
     here = carried_out(handler)
 
     async def share(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -113,19 +113,19 @@ def configs_to_controller(handler: Handler) -> Handler:
 
 
 def _is_own(resource: Any) -> bool:
-    """Whether the resource belongs to one broker, which alone changes it."""
+    """Whether the resource belongs to one broker, and only that broker changes it."""
     named_broker = resource.resource_type == BROKER and resource.resource_name
     return bool(named_broker) or resource.resource_type == BROKER_LOGGER
 
 
 def _node(resource: Any) -> str:
-    """The node with the settings of a resource; each topic has its own, other kinds share one."""
+    """The path of the settings of a resource. Each topic has its own; other kinds share one."""
     kind = FOLDERS.get(resource.resource_type, "")
     return f"/config/{kind}/{resource.resource_name}"
 
 
 async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
-    """The controller's answer, or the client's error if there is none."""
+    """The controller's response, or the error for the client if there is none."""
     timeout_s = getattr(request, "timeout_ms", LONGEST_S * 1000) / 1000
     try:
         return await ask_controller(
@@ -143,8 +143,8 @@ async def _ask(broker: ForwardingParts, request: Any, ctx: RequestContext) -> An
 
 
 def when_ready(handler: Handler) -> Handler:
-    """Wrap a handler so that it waits until this broker knows the cluster: before that, it would
-    answer that nothing exists.
+    """Wrap a handler so that it waits until this broker has joined the cluster: before that, it
+    would answer that nothing exists.
     """
 
     async def wait(broker: ForwardingParts, request: Any, ctx: RequestContext) -> Any:
@@ -165,7 +165,7 @@ def when_ready(handler: Handler) -> Handler:
 
 
 def _error_code(problem: KafkaError) -> int:
-    """The error that a client gets. Clients know how to look for the controller again."""
+    """The error that a client gets: one after which clients look for the controller again."""
     if problem.code == ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.NOT_CONTROLLER

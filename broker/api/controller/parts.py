@@ -30,7 +30,9 @@ class HasMembership(Protocol):
 
     @property
     def membership(self) -> Membership:
-        """This broker's membership in its cluster, with the controller if this broker is it."""
+        """This broker's membership in its cluster, with the controller if this broker is the
+        controller.
+        """
 
 
 class HasNode(Protocol):
@@ -66,7 +68,7 @@ class ReassignmentParts(HasMembership, Protocol):
 
     @property
     def topics(self) -> Topics:
-        """Changes them if there is no controller."""
+        """Changes partitions if there is no controller."""
 
 
 class QuorumParts(HasNode, ReassignmentParts, Protocol):
@@ -78,7 +80,7 @@ class ReplicaParts(HasNode, Protocol):
 
     @property
     def replica_manager(self) -> ReplicaManager:
-        """Executes them."""
+        """Executes these requests."""
 
 
 class BetweenBrokersParts(HasAuthorizer, HasSecurity, HasNode, Protocol):

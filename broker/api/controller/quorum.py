@@ -1,9 +1,9 @@
 """DescribeQuorum 0-2 (KIP-595), AddRaftVoter 0-1 and RemoveRaftVoter 0 (KIP-853), UnregisterBroker
 0.
 
-kstore has no KRaft quorum: the controller is elected through the coordination store. Tools see a
-quorum of one static voter, the controller itself, as in a single-node Kafka. The voters of such a
-quorum cannot be changed.
+kstore has no KRaft quorum: the controller is elected through the coordination store. Tools get a
+quorum with one static voter, the controller, as in a single-node Kafka. The voters of such a quorum
+cannot be changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NOT_HERE = f"The only quorum is that of {METADATA_TOPIC}, partition 0."
 def handle_describe_quorum(
     broker: QuorumParts, request: DescribeQuorumRequest, ctx: RequestContext
 ) -> DescribeQuorumResponse:
-    """Describe the controller as the only voter; partitions other than the metadata partition are
+    """Describe the controller as the only voter. Partitions other than the metadata partition are
     unknown.
     """
     metadata = len(request.topics) == 1 and _asks_for_metadata(request.topics[0])
@@ -163,7 +163,7 @@ def _static(done: str) -> tuple[int, str]:
 def handle_unregister_broker(
     broker: QuorumParts, request: UnregisterBrokerRequest, ctx: RequestContext
 ) -> UnregisterBrokerResponse:
-    """Forget a broker. A broker that is alive registers itself again at once, so nothing changes
+    """Unregister a broker. A broker that is alive would register again at once, so nothing changes
     for it.
     """
     if request.broker_id in broker.image.brokers:

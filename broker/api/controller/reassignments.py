@@ -1,7 +1,7 @@
 """ElectLeaders 0-2 (KIP-183, KIP-460), AlterPartitionReassignments 0-1 and
 ListPartitionReassignments 0 (KIP-455).
 
-A single broker needs no election and has no reassignments; the checks are in
+A single broker needs no elections and has no reassignments. The checks are in
 state/controller/reassignment.py. In a cluster the controller decides, and other brokers forward
 these requests to it.
 """
@@ -44,14 +44,14 @@ __all__ = [
 ELECTION_TYPES = (0, 1)
 NO_EPOCH = -1
 LARGEST_RAISED_EPOCH = 1 << 30
-"""Leaders need room for their own epochs above it."""
+"""The limit. Later elections need larger epochs."""
 
 
 def handle_elect_leaders(
     broker: ReassignmentParts, request: ElectLeadersRequest, ctx: RequestContext
 ) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
-    """Elect leaders; the answer has the result of each partition. Null topics mean all; of these,
-    partitions that need no election are not in the answer.
+    """Elect leaders. The response has the result of each partition. If the topics are null, it
+    covers all partitions that need an election.
     """
     response = ElectLeadersResponse()
     if ctx.api_version >= 1:
@@ -77,9 +77,7 @@ def handle_elect_leaders(
 async def _raise_epochs(
     broker: ReassignmentParts, request: ElectLeadersRequest, response: ElectLeadersResponse
 ) -> ElectLeadersResponse:
-    """Raise leader epochs to at least these numbers; partitions that have such epochs are left
-    alone.
-    """
+    """Raise leader epochs to at least these values. Partitions with larger epochs do not change."""
     controller = _controller(broker)
     least: dict[TopicPartition, int] = {}
     for topic in request.topic_partitions or ():
@@ -109,7 +107,7 @@ async def _raise_epochs(
 
 
 def _controller(broker: ReassignmentParts) -> Controller | None:
-    """The controller if this broker is it; None on a single broker."""
+    """The controller if this broker is the controller. None on a single broker."""
     return broker.membership.controller
 
 
@@ -146,7 +144,7 @@ def _elect(
 
 
 def _error(request: ElectLeadersRequest) -> int:
-    """The error of a whole request."""
+    """The error for the whole request."""
     if request.election_type not in ELECTION_TYPES:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.REQUEST_TIMED_OUT if request.timeout_ms <= 0 else ErrorCode.NONE
@@ -237,7 +235,7 @@ def _reassign(
 def handle_list_partition_reassignments(
     broker: ReassignmentParts, request: ListPartitionReassignmentsRequest, ctx: RequestContext
 ) -> ListPartitionReassignmentsResponse | Awaitable[ListPartitionReassignmentsResponse]:
-    """List the reassignments in progress, of all topics or of the given ones. A single broker has
+    """List the reassignments in progress, of the named topics or of all. A single broker has
     none.
     """
     controller = _controller(broker)

@@ -1,4 +1,4 @@
-"""Requests of groups: FindCoordinator, the protocols of groups of all kinds, offsets. The group
+"""Requests of groups: FindCoordinator, the protocols of all kinds of groups, and offsets. The group
 coordinator makes the decisions.
 
 May import: kstore.acls, kstore.broker.api, kstore.broker.runtime, kstore.broker.state,

@@ -1,5 +1,5 @@
 """GroupsBehind 0, an extension (KIP-253): the controller asks which groups have not read the
-partitions of a topic that retire.
+retiring partitions of a topic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["handle_groups_behind"]
 async def handle_groups_behind(
     broker: GroupParts, request: GroupsBehindRequest, ctx: RequestContext
 ) -> GroupsBehindResponse:
-    """Check all groups of this coordinator; the answer is an error if the result cannot be
+    """Check all groups of this coordinator. The response has an error if the result cannot be
     known.
     """
     asked = Retirement(request.retired_from, request.retired_epoch, request.retired_partition_epoch)

@@ -1,5 +1,5 @@
-"""Requests that must not overtake earlier commits of their group. A commit can wait until this
-broker learns of a partition; if its member left in the meantime, the commit would be refused.
+"""Requests that must not overtake earlier commits of their group. A commit may wait until this
+broker knows a partition. If the member could leave meanwhile, the commit would be refused.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ T = TypeVar("T")
 def behind_commits(
     news: Lazy[PartitionNews] | None, group_id: str, answer: Callable[[], T | Awaitable[T]]
 ) -> T | Awaitable[T]:
-    """The answer, which is asked for after the group's earlier commits are decided, or after
-    BEHIND_S.
-    """
+    """Call the coordinator once the group's earlier commits are decided, or after BEHIND_S."""
     waited_for = waiting_commits(news, group_id)
     return answer() if waited_for is None else _behind(waited_for.behind(group_id), answer)
 
@@ -37,5 +35,5 @@ async def _behind(
             answered = answer()
     except TimeoutError:
         answered = answer()
-    # Its place in the order is decided: later commits do not wait for its replicas.
+    # The order is fixed now: later commits do not wait until the followers have this one.
     return await answered if isinstance(answered, Awaitable) else answered

@@ -1,6 +1,6 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and describing, listing and deleting classic groups.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups and DeleteGroups.
 
-Requests of old versions are converted to the newest form here; broker/state makes the decisions.
+Requests of old versions are converted to the newest form here. broker/state makes the decisions.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 def handle_join_group(
     broker: GroupParts, request: JoinGroupRequest, ctx: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Join a group; the answer may wait for the other members."""
+    """Join a group. The response may wait for the other members."""
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
         request = request.replaced(rebalance_timeout_ms=request.session_timeout_ms)
     try:
@@ -106,7 +106,7 @@ def _told_joined(answer: Message | KafkaError, ctx: RequestContext) -> JoinGroup
 
 
 def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupResponse:
-    # No protocol is null where the version can say so, else empty.
+    # Without a protocol, the field is null if the version allows that, else empty.
     nullable = ctx.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
     response.protocol_name = response.protocol_name or (None if nullable else "")
     return response
@@ -115,7 +115,7 @@ def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupRespon
 def handle_sync_group(
     broker: GroupParts, request: SyncGroupRequest, ctx: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Return the member's assignment; the answer waits for the group's leader."""
+    """Return the member's assignment. The response waits for the leader of the group."""
     named = request.protocol_type is not None and request.protocol_name is not None
     if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not named:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -144,9 +144,7 @@ async def _synced_later(answer: Awaitable[SyncGroupResponse]) -> SyncGroupRespon
 def handle_heartbeat(
     broker: GroupParts, request: HeartbeatRequest, ctx: RequestContext
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
-    """Keep a session alive. The answer is immediate if nothing has to be waited for. While the
-    group is loaded, the answer has no error.
-    """
+    """Extend a member's session. While the group is loading, the response has no error."""
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
@@ -171,7 +169,9 @@ def _unheard(error: KafkaError) -> HeartbeatResponse:
 async def handle_leave_group(
     broker: GroupParts, request: LeaveGroupRequest, ctx: RequestContext
 ) -> LeaveGroupResponse:
-    """Leave a group. Before version 3 the request has one member, whose error is the answer's."""
+    """Leave a group. Before version 3 the request has one member, whose error is that of the
+    response.
+    """
     single = ctx.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
     if single:
         request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
@@ -245,8 +245,8 @@ async def handle_list_groups(
 def handle_delete_groups(
     broker: DeleteParts, request: DeleteGroupsRequest, ctx: RequestContext
 ) -> Awaitable[DeleteGroupsResponse]:
-    """Delete groups without members, and their offsets. Like a commit, this takes effect at once: a
-    later commit on the same connection is kept, an earlier one is deleted.
+    """Delete groups without members, and their offsets. Like a commit, this takes effect at once:
+    it deletes earlier commits of the same connection, but not later ones.
     """
     answers: dict[str, Message | Awaitable[Message] | KafkaError] = {}
     for group_id in request.groups_names:
@@ -258,7 +258,7 @@ def handle_delete_groups(
                 else:
                     delete = partial(broker.groups().answer, group_id, single, ctx)
                     answer = behind_commits(broker.partition_news, group_id, delete)
-                    # Each has its place in the order from now on, not when _deleted gets to it.
+                    # The order of each deletion is fixed now, not when `_deleted` awaits it.
                     if isinstance(answer, Awaitable):
                         answer = asyncio.ensure_future(answer)
                     answers[group_id] = answer
@@ -270,7 +270,9 @@ def handle_delete_groups(
 async def _delete_share_group(
     broker: DeleteParts, single: DeleteGroupsRequest, ctx: RequestContext
 ) -> Message:
-    """Delete the state of its partitions first: without the group nothing refers to it."""
+    """Delete a share group. The state of its share-partitions is deleted first, since only the
+    group knows them.
+    """
     (group_id,) = single.groups_names
     await broker.share_states().delete_all(group_id)
     return await broker.groups().handle(group_id, single, ctx)

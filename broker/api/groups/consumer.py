@@ -1,5 +1,5 @@
 """ConsumerGroupHeartbeat 0-1 and ConsumerGroupDescribe 0-1 (KIP-848). broker/state makes the
-decisions of a group.
+decisions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNSEEN = "The group has topics that the client is not authorized to describe."
 def handle_consumer_group_heartbeat(
     broker: GroupProtocolParts, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Join, stay in or leave a consumer group; immediate if nothing has to be waited for."""
+    """Join, stay in or leave a consumer group."""
     if not _is_enabled(broker):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -79,7 +79,9 @@ def leaving_behind_commits(
     request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
     ctx: RequestContext,
 ) -> Message | Awaitable[Message]:
-    """The coordinator's answer; who leaves does not overtake the group's commits. KafkaError."""
+    """The coordinator's response. A member that leaves does not overtake the group's commits.
+    Raises KafkaError.
+    """
 
     def answer() -> Message | Awaitable[Message]:
         return broker.groups().answer(request.group_id, request, ctx)
@@ -111,8 +113,8 @@ def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 async def _note_regex(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, ctx: RequestContext
 ) -> None:
-    """Note a member's regular expression. A member sends it once; a new coordinator of its group
-    gets it with any heartbeat.
+    """Note a member's regular expression. A member sends it once. A new coordinator of its group
+    gets it with the next full heartbeat.
     """
     group = (await coordinator.partition(request.group_id)).shard.groups.get(request.group_id)
     member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
@@ -124,7 +126,7 @@ async def _note_regex(
 async def handle_consumer_group_describe(
     broker: GroupProtocolParts, request: ConsumerGroupDescribeRequest, ctx: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Members, assignments and target assignments of the requested groups."""
+    """Return members, assignments and target assignments of the requested groups."""
     response = ConsumerGroupDescribeResponse()
     if not _is_enabled(broker):
         refused = ErrorCode.UNSUPPORTED_VERSION
@@ -183,6 +185,6 @@ async def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribedGr
 
 
 def _is_enabled(broker: GroupProtocolParts) -> bool:
-    """Whether the settings enable the protocol, and its feature is finalized."""
+    """Whether the settings enable the protocol and its feature is finalized."""
     protocols = broker.config["group.coordinator.rebalance.protocols"]
     return KIND in protocols and broker.features().levels.get(FEATURE, 0) > 0

@@ -1,5 +1,5 @@
-"""FindCoordinator 0-6: which broker coordinates a group or a transactional id, or keeps the state
-of a share-partition.
+"""FindCoordinator 0-6: which broker is the coordinator of a group, a transactional id or a
+share-partition.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def _find(
 
 
 async def _find_share(broker: CoordinatorParts, key: str, ctx: RequestContext) -> Coordinator:
-    """Find the coordinator of a share-partition; only brokers ask for it."""
+    """Find the coordinator of a share-partition. Only brokers send this request."""
     if not allowed_cluster(broker, ctx, AclOperation.CLUSTER_ACTION):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _nowhere(key, code, no_right(ctx, code))

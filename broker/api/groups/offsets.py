@@ -1,6 +1,6 @@
 """OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete: topics by name or id, one group or many.
 
-These handlers check which topics exist; broker/state decides what a group allows.
+These handlers check which topics exist. broker/state decides what a group allows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NO_EPOCH = -1
 def handle_offset_commit(
     broker: GroupParts, request: OffsetCommitRequest, ctx: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit the offsets of partitions that exist; immediate if nothing has to be waited for."""
+    """Commit the offsets of partitions that exist."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
     group_id, news = request.group_id, broker.partition_news
     if group_id and news is not None and (unknown or waiting_commits(news, group_id)):
@@ -81,9 +81,9 @@ async def _commit_what_is_heard_of(
     request: OffsetCommitRequest,
     ctx: RequestContext,
 ) -> OffsetCommitResponse:
-    """Commit once this broker knows the partitions. Only the group's coordinator reports that a
-    partition does not exist, and only if that is certain: the owner may have learned of it earlier
-    than this broker.
+    """Commit once this broker knows the partitions. Only the group's coordinator may answer that a
+    partition does not exist, and only if that is certain, since the client may know a partition
+    earlier than this broker.
     """
     try:
         async with line:
@@ -96,7 +96,7 @@ async def _commit_what_is_heard_of(
         return offset_commit_failure(request, error.code)
     except TimeoutError:
         return offset_commit_failure(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    # The order of the group's commits is fixed now: later commits need not wait for its replicas.
+    # The order is fixed now: later commits do not wait until the followers have this one.
     return await answer if isinstance(answer, Awaitable) else answer
 
 
@@ -116,7 +116,7 @@ def _commit(
     known: list[OffsetCommitRequestTopic],
     unknown: list[OffsetCommitResponseTopic],
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit the offsets of the known partitions; the answer covers the others, too."""
+    """Commit the offsets of the known partitions. The response also has the other partitions."""
     if not known:
         return OffsetCommitResponse(topics=unknown)
     request = request.replaced(topics=known)
@@ -144,7 +144,7 @@ async def _committed_later(
 def _with_unknown(
     response: OffsetCommitResponse, unknown: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitResponse:
-    """The answer for all topics, with one entry for each."""
+    """The response with one entry for each topic."""
     if unknown or len(response.topics) > 1:
         return OffsetCommitResponse(topics=_merged(unknown, response.topics))
     return response
@@ -156,8 +156,8 @@ def _split_by_existence(
     api_version: int,
     error_code: int | None = None,
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """Return the topics to commit, with name and id filled in, and the answers for partitions that
-    are not known to exist: an error, or that they do not exist.
+    """Return the topics to commit, with their names and ids filled in, and the response's rows for
+    all other partitions.
     """
     by_id = api_version >= FIRST_COMMIT_VERSION_WITH_TOPIC_IDS
     known: list[OffsetCommitRequestTopic] = []
@@ -291,9 +291,9 @@ def _leave_other_lives(
     asked: OffsetFetchRequestTopics,
     rows: list[OffsetFetchResponsePartitions],
 ) -> None:
-    """Remove offsets from an answer that belong to another partition than the request's partition
-    epochs name (KIP-232): an error if the name belongs to another partition now, and no offset if
-    the commit is of an earlier partition and has not been deleted yet.
+    """Remove offsets from a response that are not of the partition with the request's partition
+    epoch (KIP-232). If another partition has the name now, the result is an error. If the commit is
+    of an earlier partition and not deleted yet, there is no offset.
     """
     wanted = dict(zip(asked.partition_indexes, asked.partition_epochs, strict=False))
     partitions = () if image is None else image.partitions
@@ -305,14 +305,14 @@ def _leave_other_lives(
         if code == of_commit == ErrorCode.NONE:
             continue
         if of_commit == ErrorCode.INVALID_PARTITION_EPOCH:
-            code = of_commit  # this broker has not yet learned what the commit shows
+            code = of_commit  # the commit has a newer partition epoch than this broker knows
         row.error_code = row.error_code or code
         row.committed_offset, row.metadata = INVALID_OFFSET, ""
         row.committed_leader_epoch = row.partition_epoch = NO_EPOCH
 
 
 def _add_topic_ids(broker: GroupParts, response: OffsetFetchResponseGroup) -> None:
-    """Name all topics by id; this version cannot return offsets of deleted topics."""
+    """Set the ids of all topics. This version cannot return offsets of deleted topics."""
     kept = []
     for topic in response.topics:
         image = broker.image.topics.get(topic.name)
@@ -327,7 +327,9 @@ def _is_shown(broker: GroupParts, ctx: RequestContext, topic: str) -> bool:
 
 
 def _denied_topic(topic: OffsetFetchRequestTopics, *, by_id: bool) -> OffsetFetchResponseTopics:
-    """The answer for a topic that the client may not describe: a name is not revealed for an id."""
+    """The response for a topic that the client may not describe. It does not reveal the name of an
+    id.
+    """
     row = _refused_topic(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if by_id:
         row.name = ""
@@ -368,7 +370,7 @@ def handle_offset_delete(
     broker: GroupParts, request: OffsetDeleteRequest, ctx: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete committed offsets of topics that the group does not consume. Like a commit, this takes
-    effect at once: a later commit on the same connection is kept, an earlier one is deleted.
+    effect at once: it deletes earlier commits of the same connection, but not later ones.
     """
     return behind_commits(
         broker.partition_news, request.group_id, lambda: _delete(broker, request, ctx)
@@ -419,7 +421,7 @@ async def _deleted_later(
 def _with_refused(
     response: OffsetDeleteResponse, refused: dict[str, OffsetDeleteResponseTopic]
 ) -> OffsetDeleteResponse:
-    """The answer for all topics, with one entry for each."""
+    """The response with one entry for each topic."""
     if response.error_code == ErrorCode.NONE:
         for deleted in response.topics:
             present = refused.setdefault(deleted.name, deleted)

@@ -35,7 +35,7 @@ class GroupParts(HasAuthorizer, Protocol):
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """Learns of new partitions; None if this broker creates them all."""
+        """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property
     def image(self) -> MetadataImage:
@@ -62,15 +62,15 @@ class DeleteParts(GroupParts, Protocol):
 
     @property
     def share_states(self) -> Lazy[ShareGroupStates]:
-        """Stores the state of share-partitions."""
+        """Initializes and deletes the state of share-partitions."""
 
 
 class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
-    """For a group protocol that settings and a feature turn on."""
+    """For a group protocol that settings and a feature enable."""
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """Who hears of partitions; None where this broker makes them all."""
+        """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -86,7 +86,7 @@ class ShareParts(GroupProtocolParts, Protocol):
 
     @property
     def share_states(self) -> Lazy[ShareGroupStates]:
-        """Stores the state of share-partitions."""
+        """Initializes and deletes the state of share-partitions."""
 
 
 class ShareOffsetParts(ShareParts, Protocol):
@@ -98,7 +98,7 @@ class ShareOffsetParts(ShareParts, Protocol):
 
     @property
     def partition_ends(self) -> Lazy[PartitionEnds]:
-        """Finds the end offsets of partitions, on whichever broker leads them."""
+        """Finds the high watermarks of partitions on any broker."""
 
 
 class StreamsParts(GroupProtocolParts, Protocol):
@@ -110,4 +110,4 @@ class StreamsParts(GroupProtocolParts, Protocol):
 
     @property
     def internal_topics(self) -> Lazy[InternalTopics]:
-        """Creates topics that streams groups lack."""
+        """Creates missing internal topics of streams groups."""

@@ -1,5 +1,5 @@
 """ShareGroupHeartbeat and ShareGroupDescribe (KIP-932), version 1 of both. broker/state makes the
-decisions of a group; share_offsets.py handles the offsets of share groups.
+decisions. share_offsets.py handles the offsets of share groups.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FEATURE = "share.version"
 
 
 def is_enabled(broker: GroupProtocolParts) -> bool:
-    """Whether share groups are enabled: by the feature or, as in Kafka, by the older setting."""
+    """Whether share groups are enabled: by the feature, or as in Kafka by the older setting."""
     protocols = broker.config["group.coordinator.rebalance.protocols"]
     return "share" in protocols or broker.features().levels.get(FEATURE, 0) > 0
 
@@ -42,7 +42,7 @@ def is_enabled(broker: GroupProtocolParts) -> bool:
 def handle_share_group_heartbeat(
     broker: ShareParts, request: ShareGroupHeartbeatRequest, ctx: RequestContext
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    """Join, stay in or leave a share group; immediate if nothing has to be waited for."""
+    """Join, stay in or leave a share group."""
     if not is_enabled(broker):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED

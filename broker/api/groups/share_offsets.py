@@ -1,5 +1,5 @@
 """DescribeShareGroupOffsets 0-1, AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932): the
-start offsets of share groups, which the share coordinator keeps.
+start offsets of share groups, which the share coordinator stores.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _with_lag(
     ids: dict[str, UUID],
     found: dict[Place, ShareSummary | KafkaError],
 ) -> set[TopicPartition]:
-    """The partitions whose lag is computed from their end."""
+    """The partitions whose lag is computed from their high watermark."""
     wanted = set()
     for topic in topics:
         for index in topic.partitions:
@@ -161,7 +161,7 @@ def _described_topic(
             told.start_offset = summary.start_offset
             told.leader_epoch = max(summary.leader_epoch, 0)
             end = ends.get(TopicPartition(topic.topic_name, index))
-            if end is not None:  # how many records are still to be delivered (KIP-1226)
+            if end is not None:  # the number of records that are not delivered yet (KIP-1226)
                 told.lag = end - summary.start_offset - summary.delivery_complete_count
         answer.partitions.append(told)
     return answer

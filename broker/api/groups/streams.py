@@ -71,7 +71,7 @@ async def handle_streams_group_heartbeat(
     for index, status in enumerate(statuses):
         if status.status_code == MISSING_INTERNAL_TOPICS:
             problem = await _make_internal_topics(broker, request.group_id, ctx)
-            # The group keeps this status for the next answer: it must not become longer with each.
+            # The group uses this status for the next response, too, so it must not be changed.
             statuses[index] = Status(
                 status_code=status.status_code, status_detail=status.status_detail + problem
             )
@@ -84,7 +84,7 @@ def _is_enabled(broker: StreamsParts) -> bool:
 
 
 async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: RequestContext) -> str:
-    """Create the missing topics; returns a message about those that failed."""
+    """Create the missing topics. Returns a message about those that could not be created."""
     coordinator = broker.groups()
     group = (await coordinator.partition(group_id)).shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup) or group.topology is None:
@@ -108,7 +108,7 @@ async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: Reques
 
 
 def _some(words: list[str]) -> str:
-    """The first few, and how many more there are."""
+    """The first few words, and how many more there are."""
     more = len(words) - ERRORS_SHOWN
     return ", ".join(words[:ERRORS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,13 +1,13 @@
 """CopyBatches, an extension: the leader of a partition appends record batches that are the values
-of another partition's records. The result is that of a Produce request with given offsets
+of another partition's records. The result is the same as after Produce requests with these offsets
 (KIP-391), but the client does not transfer the batches.
 
-This broker must have a replica of the records' partition. The records of a partition are read in
-order; after the first failure, no other is read. All batches of a record are appended, or none. The
-answer is sent when the in-sync replicas have the appended batches. Threads read, check and append;
-the loop serves others after each record. Batches are not copied in memory: they are signed and
-appended from the buffer that they were read into. Only a few partitions of a request are copied at
-the same time, because each holds some batches in memory.
+This broker must have a replica of the source partition. The records of a partition are read in
+order, up to the first failure. All batches of a record are appended, or none. The response is sent
+when the in-sync replicas have the appended batches. Threads read, check and append; other work on
+the loop runs after each record. Batches are not copied in memory: their headers are written, and
+they are appended, in the buffer that they were read into. Only a few partitions of a request are
+copied at the same time, because each has some batches in memory.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
 __all__ = ["CopyParts", "handle_copy_batches"]
 
 GIVEN_OFFSETS = 3
-"""The log core's origin of appends with given offsets."""
+"""LogCore's number for the origin of appends with given offsets."""
 NO_ID = bytes(16)
 IS_A_COPY = "The topic is an exact copy (kstore.mirror=true): it accepts only batches of its source"
 NO_EPOCH = -1
 PRODUCE = 0
-"""Copied records count as produced."""
+"""Copied records are charged to the quota of Produce."""
 AT_ONCE = 8
 """How many partitions of a request are copied at the same time."""
 SEQUENCE_BITS = 0x7FFFFFFF
-"""After the largest sequence number comes 0, as in Kafka."""
+"""As in Kafka, 0 follows the largest sequence number."""
 
 
 class CopyParts(HasAuthorizer, Protocol):
@@ -80,7 +80,7 @@ class CopyParts(HasAuthorizer, Protocol):
 
     @property
     def unpacking(self) -> Lazy[Unpacking]:
-        """The thread that looks into batches."""
+        """The thread that decompresses batches."""
 
     @property
     def partition_writer(self) -> Lazy[PartitionWriter]:
@@ -88,7 +88,7 @@ class CopyParts(HasAuthorizer, Protocol):
 
 
 class _Held(NamedTuple):
-    """A batch of the source that was read, and its offsets."""
+    """A batch of the source in memory, and its offsets."""
 
     partition: Partition
     start: int
@@ -103,7 +103,7 @@ class _Held(NamedTuple):
 async def handle_copy_batches(
     broker: CopyParts, request: CopyBatchesRequest, ctx: RequestContext
 ) -> CopyBatchesResponse:
-    """Copy to all partitions; those that are not done after timeout_ms get REQUEST_TIMED_OUT."""
+    """Copy to all partitions. Those that are not done after timeout_ms get REQUEST_TIMED_OUT."""
     may_read = _Rights(broker, ctx)
     deadline = broker.node.loop.time() + request.timeout_ms / 1000
     copies = [
@@ -158,7 +158,7 @@ class _Copy:
         self._deadline = deadline
         self._held: _Held | None = None
         self._room = bytearray()
-        """The buffer for the source's batches, used again for each."""
+        """The buffer for the source's batches, which each of them reuses."""
         self._epoch = NO_EPOCH
         self.appended_bytes = 0
         self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
@@ -196,7 +196,7 @@ class _Copy:
         return self._broker.table.partition(self._place.topic.encode(), self._place.partition)
 
     def _refusal(self, offset: int) -> int:
-        """Why nothing can be appended now."""
+        """The error code if nothing can be appended now, else NONE."""
         partition = self._partition()
         code = check_leader(partition, self._asked.current_leader_epoch)
         if partition is None or code != ErrorCode.NONE:
@@ -210,7 +210,7 @@ class _Copy:
             self.result.error_message = IS_A_COPY
             return ErrorCode.POLICY_VIOLATION
         if self._epoch not in (NO_EPOCH, partition.leader_epoch):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # how much of this copy it has is unknown
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is not known how much of this copy it has
         if offset < 0 or self._asked.producer_id < 0 or self._asked.base_sequence < 0:
             return ErrorCode.INVALID_REQUEST
         if partition.insync_replicas < partition.min_insync_replicas:
@@ -239,12 +239,12 @@ class _Copy:
                 found = await self._read_aside(partition, offset, source.key)
                 if found is not None:
                     return ErrorCode.NONE, found
-                # The loop reads it: it finds damage, and starts the repair.
+                # The loop reads it, finds damage, and starts the repair.
                 end = partition.high_watermark
                 data, _ = await finished(read(partition.log, offset, end, 1))
                 view = next(iter(batches(data, verify=False)), None)
                 if view is None:
-                    return ErrorCode.INVALID_RECORD, None  # it was deleted meanwhile
+                    return ErrorCode.INVALID_RECORD, None  # the log was deleted meanwhile
                 held = _Held(partition, view.base_offset, view.next_offset, data)
             self._held = held
             found = await self._broker.unpacking().look(
@@ -259,9 +259,9 @@ class _Copy:
     async def _read_aside(
         self, partition: Partition, offset: int, key: bytes
     ) -> NestedBatches | None:
-        """The batches, read and checked by a thread; None if the thread could not do it."""
+        """The batches, which a thread reads and checks. None if the thread could not do it."""
         self._held = None
-        # The thread that unpacks batches never waits for a disk: the reading threads do.
+        # The unpacking thread never waits for a disk, so a reading thread does this.
         place = await finished(locate(partition.log, offset, partition.high_watermark))
         if place is None:
             return None
@@ -275,14 +275,14 @@ class _Copy:
         return found
 
     async def _append(self, found: NestedBatches, offset: int, sequence: int) -> int:
-        """Append batches from the offset on; returns an error code."""
+        """Append batches from the offset on. Returns an error code."""
         refusal = self._refusal(offset)
         if refusal != ErrorCode.NONE:
             return refusal
         partition = self._partition()
         assert partition is not None
         if partition.stored_codec >= 0:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # Produce compresses it again
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # Produce compresses such a batch again
         if found.largest_bytes > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
         asked = self._asked
@@ -298,7 +298,7 @@ class _Copy:
         self.result.log_end_offset = job.log_end_offset
         if job.error_code == ErrorCode.NONE:
             if job.base_offset != offset or (job.duplicate and found.count > 1):
-                # A duplicate: stored at another offset, or perhaps only in part.
+                # A duplicate, at another offset or perhaps only in part.
                 return ErrorCode.INVALID_PRODUCE_OFFSET
             if job.duplicate:
                 return job.error_code
@@ -319,7 +319,7 @@ class _Copy:
             return
         partition = self._partition()
         if partition is None or partition.leader_epoch != self._epoch:
-            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may be truncated by now
+            result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may be truncated
             return
         if told is None:
             return
@@ -331,8 +331,8 @@ class _Copy:
 
 
 def _read_and_find(place: Slice, room: bytearray, offset: int, key: bytes) -> NestedBatches | None:
-    """In a thread: read a batch of the source, and find the batches in it. None if it can't be
-    read, or is not the expected one.
+    """Runs in a thread: reads a batch of the source, and finds the batches in it. Returns None if
+    it cannot be read, or is not the expected one.
     """
     path, position, size, _, _ = place
     try:

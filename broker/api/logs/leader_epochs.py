@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-279, KIP-320): where a leader epoch ended in
-this log; and LeaderEpochForPartition, an extension (KIP-253): which leader epochs the other
-partitions had when a partition was added.
+"""OffsetForLeaderEpoch 2-4 (KIP-101, KIP-279, KIP-320): the end offset of a leader epoch in a log.
+And LeaderEpochForPartition, an extension (KIP-253): the leader epochs that the other partitions had
+when a partition was added.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class EpochParts(Protocol):
 def handle_offset_for_leader_epoch(
     broker: EpochParts, request: OffsetForLeaderEpochRequest, ctx: RequestContext
 ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
-    """Return the largest epoch not above the requested one, and its end offset (exclusive); -1 and
-    -1 if none is known. If only visible records count, the log is read.
+    """Return the largest epoch that is not above the requested one, and its end offset (exclusive);
+    -1 and -1 if none is known. If the client asks for visible records, the log is read.
     """
     response = OffsetForLeaderEpochResponse(
         topics=[
@@ -88,7 +88,7 @@ async def _when_read(
 
 
 async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -> None:
-    """Limit the answer to visible records; OFFSET_NOT_AVAILABLE while their end is unknown."""
+    """Limit the response to visible records. OFFSET_NOT_AVAILABLE while their end is not known."""
     partition = broker.table.partition(topic.encode(), row.partition)
     end = None if partition is None else await visible_end(broker.node, partition, row.end_offset)
     if end is None:
@@ -103,11 +103,11 @@ def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> Epo
     answer = EpochEndOffset(partition=asked.partition, error_code=code)
     if partition is None or code != ErrorCode.NONE:
         return answer
-    # Before the end is looked up: a thread may append meanwhile.
+    # This comes before the end is looked up, since a thread may append meanwhile.
     queued, log_end = partition.appends_queued, partition.log_end_offset
     epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
-    # Records that wait for the disk keep the epoch in which they came: if it has ended, they still
-    # belong before its end.
+    # Records that wait for the disk belong to the leader epoch in which they arrived. If it has
+    # ended, they are still before its end.
     grows = asked.leader_epoch < partition.leader_epoch and end >= log_end
     if queued and (asked.visible_only or grows):
         answer.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
@@ -138,7 +138,7 @@ async def handle_leader_epoch_for_partition(
 def _unanswered(
     request: LeaderEpochForPartitionRequest, code: int
 ) -> LeaderEpochForPartitionResponse:
-    """The same error for every partition."""
+    """A response with the same error for every partition."""
     return LeaderEpochForPartitionResponse(
         topics=[
             LeaderEpochForPartitionTopicResult(
@@ -156,7 +156,7 @@ def _unanswered(
 def _priors(
     store: Store, request: LeaderEpochForPartitionRequest
 ) -> LeaderEpochForPartitionResponse:
-    """Read the nodes, in the store's thread."""
+    """Read the nodes. Runs in the store's thread."""
     response = LeaderEpochForPartitionResponse()
     for topic in request.topics:
         found = LeaderEpochForPartitionTopicResult(name=topic.name)
@@ -189,7 +189,7 @@ def _before(
 
 
 def _is_name(topic: str) -> bool:
-    """Whether it can be a topic's name, and so part of a node's path."""
+    """Whether the text can be a topic's name, and so a part of a node's path."""
     try:
         check_name(topic)
     except TopicError:

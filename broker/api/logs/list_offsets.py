@@ -1,8 +1,8 @@
-"""ListOffsets 1-11: the first offset, the last, the offset of the newest record, or the offset of a
-timestamp.
+"""ListOffsets 1-11: the log start offset, the end offset, the offset of the record with the largest
+timestamp, or the offset for a timestamp.
 
-OffsetForLeaderEpoch is in leader_epochs.py. There is no remote storage, so its timestamps mean the
-local log.
+OffsetForLeaderEpoch is in leader_epochs.py. There is no remote storage, so the special timestamps
+for it apply to the local log.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OffsetParts(Protocol):
 
 
 Sought = tuple[int, int] | Look | None
-"""The result of a search by time: a record's offset and timestamp, or a batch to unpack."""
+"""The result of a search by timestamp: a record's offset and timestamp, or a batch to unpack."""
 
 
 class Found(NamedTuple):
@@ -81,9 +81,9 @@ class Found(NamedTuple):
 def handle_list_offsets(
     broker: OffsetParts, request: ListOffsetsRequest, ctx: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Answer each partition on its own. A partition that is named twice gets one INVALID_REQUEST.
+    """Answer each partition separately. A partition that is named twice gets one INVALID_REQUEST.
 
-    If data is not in memory, or a large compressed batch must be unpacked, the answer is awaited.
+    If data is not in memory, or a large compressed batch must be unpacked, returns an awaitable.
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
@@ -99,7 +99,7 @@ def handle_list_offsets(
 
 
 class _Asked(NamedTuple):
-    """A partition whose answer needs the disk, or needs a batch to be unpacked."""
+    """A partition whose result needs the disk, or a batch that must be unpacked."""
 
     partition: Partition
     asked: ListOffsetsPartition
@@ -186,7 +186,7 @@ def _topic(
 
 
 def _tell(answer: ListOffsetsPartitionResponse, found: Found | None, api_version: int) -> None:
-    """Put the result into the answer."""
+    """Write the result into the response."""
     if found is None:
         modern = api_version >= FIRST_OFFSET_NOT_AVAILABLE
         answer.error_code = (
@@ -205,8 +205,8 @@ def _check(partition: Partition | None, asked: ListOffsetsPartition) -> int:
 def check_leader(
     partition: Partition | None, current_leader_epoch: int, partition_epoch: int = NO_EPOCH
 ) -> int:
-    """The error code for a client that names this leader epoch and this partition epoch (KIP-232);
-    -1 skips a check.
+    """Check the leader epoch and the partition epoch (KIP-232) that a client sends. Returns an
+    error code. -1 skips a check.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -227,7 +227,7 @@ def check_leader(
 def _find(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> Found | None:
-    """The offset if it needs no search for a record; None if a new leader does not know it yet."""
+    """The offset, if no record must be searched. None if a new leader does not know it yet."""
     if asked.timestamp == LATEST:
         end, lags = _end(partition, request)
         return None if lags else Found(end, -1, partition.leader_epoch)
@@ -239,7 +239,7 @@ def _find(
 
 
 def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
-    """The timestamp to search for; below 0 there is none."""
+    """The timestamp to search for. Negative: no search."""
     if asked.timestamp == MAX_TIMESTAMP:
         found: int = partition.log.largest_timestamp_ms()
         return found
@@ -249,7 +249,7 @@ def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
 def _seen(
     partition: Partition, request: ListOffsetsRequest, found: tuple[int, int] | None
 ) -> Found | None:
-    """The part of a result that the client may see."""
+    """The result, limited to what the client may see."""
     end, lags = _end(partition, request)
     if found is None or found[0] >= end:
         return None if lags else Found()
@@ -257,9 +257,7 @@ def _seen(
 
 
 def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
-    """The first offset that the client does not see, and whether a new leader does not know
-    it yet.
-    """
+    """The end of what the client may see, and whether a new leader does not know it yet."""
     if request.replica_id != CONSUMER:
         return partition.log_end_offset, False
     committed = request.isolation_level == READ_COMMITTED
@@ -268,8 +266,8 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> tuple[int, bool]:
 
 
 def _lags(partition: Partition) -> bool:
-    """Whether a new leader's high watermark is still below where its epoch began: the former leader
-    may have told consumers a higher one.
+    """Whether a new leader's high watermark is still below the start of its epoch. The former
+    leader may have sent a higher one to consumers.
     """
     replication = partition.replication
     return replication is not None and partition.high_watermark < replication.epoch_start_offset

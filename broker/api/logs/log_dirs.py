@@ -1,5 +1,5 @@
-"""DescribeLogDirs 1-5 (KIP-113, KIP-827) and AlterReplicaLogDirs 1-2 (KIP-113): which log dir holds
-which partition and how large it is, and moves between log dirs.
+"""DescribeLogDirs 1-5 (KIP-113, KIP-827) and AlterReplicaLogDirs 1-2 (KIP-113): which log dir has
+which partition, how large logs are, and moves between log dirs.
 
 runtime/log_dirs/replica_moves.py executes the moves.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["LogDirParts", "handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
 
 NO_PARTITION = (-1,)
-"""The cost of a topic without requested partitions: that of one partition."""
+"""A topic without requested partitions counts as one partition."""
 
 
 class LogDirParts(HasTurns, Protocol):
@@ -64,7 +64,7 @@ class LogDirParts(HasTurns, Protocol):
 async def handle_describe_log_dirs(
     broker: LogDirParts, request: DescribeLogDirsRequest, ctx: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Return each log dir with those of the requested partitions (null: all) that it contains."""
+    """Return each log dir with those of the requested partitions (null: all) that it has."""
     results: dict[int, DescribeLogDirsResult] = {}
     for log_dir in broker.log_manager.dirs:
         results[id(log_dir)] = await _space(broker, log_dir)
@@ -99,19 +99,19 @@ async def handle_describe_log_dirs(
 
 
 def _failed(path: str) -> DescribeLogDirsResult:
-    """A log dir that has failed; its contents are unknown."""
+    """The result for a log dir that has failed. Its contents are not known."""
     code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResult(error_code=code, log_dir=os.path.abspath(path))
 
 
 async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
-    """A log dir with its volume's sizes; KAFKA_STORAGE_ERROR if they are unavailable."""
+    """A log dir with the sizes of its volume. KAFKA_STORAGE_ERROR if they are not available."""
     path = os.path.abspath(log_dir.path)
     dirs = broker.node.dirs
     if log_dir.path in broker.log_manager.failed:
         return _failed(log_dir.path)
     if dirs.hangs(log_dir.path):
-        return DescribeLogDirsResult(log_dir=path)  # its sizes are not returned
+        return DescribeLogDirsResult(log_dir=path)  # this version does not return sizes
     try:
         what = "asking for its size"
         volume = await dirs.run(log_dir.path, what, lambda: os.statvfs(path))
@@ -127,9 +127,11 @@ async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
 def _asked_for(
     broker: LogDirParts, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
-    """The requested partitions with their logs, None for a log that is not open here; each once."""
+    """Each requested partition once, with its log, or None if the log is not open on this
+    broker.
+    """
     if request.topics is None:
-        for partition, _ in broker.log_manager.logs():  # a move may replace its log meanwhile
+        for partition, _ in broker.log_manager.logs():  # a move may replace the log meanwhile
             yield TopicPartition(partition.entry.name.decode(), partition.index), partition.log
         return
     for topic in request.topics:
@@ -150,7 +152,7 @@ def _topic(home: DescribeLogDirsResult, name: str) -> DescribeLogDirsTopic:
 def handle_alter_replica_log_dirs(
     broker: LogDirParts, request: AlterReplicaLogDirsRequest, ctx: RequestContext
 ) -> AlterReplicaLogDirsResponse | Awaitable[AlterReplicaLogDirsResponse]:
-    """Begin the moves; the answer says for each partition whether its move has begun."""
+    """Begin the moves. The response has for each partition whether its move has begun."""
     return sliced(broker, ctx, _alter(broker, request))
 
 
@@ -178,7 +180,7 @@ def _alter(
 
 
 def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str, int | None]]:
-    """Yield path, topic and partition; an entry without them takes time, too."""
+    """Yield path, topic and partition; or None for an entry without partitions."""
     for asked in request.dirs:
         yield asked.path, "", None
         for topic in asked.topics:

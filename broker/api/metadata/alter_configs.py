@@ -1,6 +1,6 @@
 """AlterConfigs 0-2, IncrementalAlterConfigs 0-1 and ListConfigResources 0-1 (KIP-133, KIP-226,
-KIP-339, KIP-714, KIP-1142): settings of topics, brokers, groups, client metrics and loggers,
-changed at run time.
+KIP-339, KIP-714, KIP-1142): change the settings of topics, brokers, groups, client metrics and
+loggers, and list them.
 
 state/metadata/config_rules.py and topic_rules.py have the rules. Each resource succeeds or fails on
 its own.
@@ -60,14 +60,14 @@ class AlterConfigParts(ConfigParts, Protocol):
 
     @property
     def topics(self) -> Topics:
-        """Keeps the settings of topics."""
+        """Stores the settings of topics."""
 
     @property
     def security(self) -> Security | None:
         """Applies changed settings of listeners."""
 
 
-# The changes of one resource, given its current settings.
+# Returns the changes of one resource, from its current settings.
 NO_LISTS: Mapping[str, str] = {}
 """No setting of this kind is a list."""
 _Changes = Callable[[dict[str, str]], Sequence[Change]]
@@ -127,9 +127,8 @@ async def handle_alter_configs(
 
 
 def _few(kind: int, made: Work[list[Change]]) -> Work[list[Change]]:
-    """The changes of one resource, or if there are very many, those to check. All others are of
-    settings that do not exist: of these, only the first and any duplicate are kept, which are
-    refused.
+    """The changes of one resource. If there are very many, most name settings that do not exist: of
+    these, only the first and any duplicate are returned, since they are refused.
     """
     changes = yield from made
     known = _KNOWN.get(kind)
@@ -167,7 +166,7 @@ async def _try(
     validate_only: bool,
     kinds: frozenset[int] = _ALTERABLE,
 ) -> tuple[int, str | None]:
-    """Change one resource; returns Kafka's error code and a message, or 0 and None."""
+    """Change one resource. Returns Kafka's error code and a message, or 0 and None."""
     kind, name = resource.resource_type, resource.resource_name
     try:
         if kind not in kinds:
@@ -323,7 +322,7 @@ def _is_client_metrics_config(name: str) -> bool:
     return name in CLIENT_METRICS_CONFIGS
 
 
-# Whether a kind of resource has such a setting; brokers accept any name.
+# Whether a kind of resource has a setting. Brokers accept any name.
 _KNOWN: dict[int, Callable[[str], bool]] = {
     TOPIC: lambda name: topic_row(name) is not None,
     GROUP: _is_group_config,
@@ -338,7 +337,7 @@ def _lists(changes: Sequence[Change], list_default: Callable[[str], str | None])
 
 
 def _in_force(config: BrokerConfig) -> dict[str, Any]:
-    """The broker settings that limit the settings of groups, including kinds of groups that are not
+    """The broker settings that limit the settings of groups, also of kinds of groups that are not
     served.
     """
     names = [name for name in config_rules.broker_rows() if name.startswith("group.")]
@@ -356,15 +355,15 @@ def _invalid(message: str) -> ConfigRefusedError:
     return ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
 
 
-# Resource types that can be listed, in the order of the answer.
+# Resource types that can be listed, in the order of the response.
 _LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
 def handle_list_config_resources(
     broker: AlterConfigParts, request: ListConfigResourcesRequest, ctx: RequestContext
 ) -> ListConfigResourcesResponse:
-    """List the resources that can be described, of the requested types or of all; version 0 lists
-    only client metrics.
+    """List the resources of the requested types, or of all types. Version 0 lists only client
+    metrics.
     """
     asked = set(request.resource_types) or set(_LISTED)
     if ctx.api_version == 0:

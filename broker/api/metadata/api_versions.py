@@ -1,8 +1,8 @@
-"""ApiVersions 0-4 (KIP-35, KIP-511, KIP-584): exactly the rows of the table of APIs, and the
-features, Kafka's and kstore's, whose APIs are in it.
+"""ApiVersions 0-4 (KIP-35, KIP-511, KIP-584): the rows of the table of APIs, and the features of
+Kafka and kstore whose APIs are in it.
 
-A request of an unknown, newer version gets an answer in version 0 with UNSUPPORTED_VERSION and the
-row of ApiVersions, so that the client can try again.
+A request of a newer, unknown version gets a response in version 0, with UNSUPPORTED_VERSION and the
+row of ApiVersions, so that the client can retry.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["HasFeatures", "handle_api_versions", "unsupported_version"]
 
 FIRST_FEATURES = 3
 FIRST_ZERO_MINIMUM = 4
-"""Older clients treat a feature's minimum of 0 as an error, so Kafka does not show such features to
-them.
+"""The first version whose responses list features with a minimum of 0. Older clients treat this as
+an error, so Kafka does not send such features to them.
 """
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
@@ -45,7 +45,7 @@ class HasFeatures(Protocol):
 def handle_api_versions(
     broker: HasFeatures, request: ApiVersionsRequest, ctx: RequestContext
 ) -> ApiVersionsResponse:
-    """List the APIs; INVALID_REQUEST for a malformed client software name."""
+    """List the APIs. INVALID_REQUEST if the client's software name is malformed."""
     if ctx.api_version >= 3 and not (
         SOFTWARE.match(request.client_software_name)
         and SOFTWARE.match(request.client_software_version)
@@ -76,22 +76,22 @@ def _add_features(response: ApiVersionsResponse, broker: HasFeatures, version: i
 
 
 def unsupported_version() -> bytes:
-    """The answer to an unknown version, encoded in version 0; like Kafka's, it lists only
-    this API.
+    """The encoded response to an unknown version, in version 0. As in Kafka, it lists only this
+    API.
     """
     rows = [row for row in _rows() if row.api_key == ApiVersionsRequest.API_KEY]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows).encode(0)
 
 
-# Kafka lists Produce from 0 and serves it from 3 (KAFKA-18659), and so do we: librdkafka before 2.1
-# assumes that a broker without Produce 2 cannot store compressed batches, and silently sends them
-# uncompressed.
+# As in Kafka, Produce is listed from version 0 and served from version 3 (KAFKA-18659): librdkafka
+# before 2.1 assumes that a broker without Produce 2 cannot store compressed batches, and silently
+# sends them uncompressed.
 LISTED_FROM = {0: 0}
 
 
 FIRST_OWN_KEY = 25300
-"""The first key of kstore's extensions. They are advertised by a feature instead, because a client
-may keep the listed API keys in an array.
+"""The first API key of kstore's extensions. A feature advertises them instead, because a client may
+store the listed API keys in an array.
 """
 
 

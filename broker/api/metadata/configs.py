@@ -1,5 +1,5 @@
 """DescribeConfigs 1-4 (KIP-133, KIP-226, KIP-569): the settings of topics, this broker, groups and
-client metrics, and the levels of the broker's loggers, each with its source.
+client metrics, and the levels of this broker's loggers. Each value has its source.
 
 Names, types, defaults and documentation come from kstore.config's tables. alter_configs.py makes
 changes.
@@ -54,7 +54,7 @@ __all__ = [
 
 
 class HasConfigs(Protocol):
-    """The parts of a broker that code showing settings uses."""
+    """The parts of a broker that code that describes settings uses."""
 
     @property
     def node(self) -> Node:
@@ -62,7 +62,7 @@ class HasConfigs(Protocol):
 
     @property
     def configs(self) -> DynamicConfigs:
-        """Settings made at run time."""
+        """The dynamic settings."""
 
 
 class ConfigParts(HasConfigs, HasTurns, Protocol):
@@ -79,7 +79,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 DYNAMIC_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8
 UNKNOWN_TYPE = 0
-# In Kafka these are internal, or belong to the authorizer: they are shown only if they are set.
+# Settings that are internal in Kafka, or belong to its authorizer. They are listed only if they are
+# set.
 INTERNAL = {
     "allow.everyone.if.no.acl.found", "group.consumer.regex.refresh.interval.ms",
     "share.coordinator.cold.partition.snapshot.interval.ms",
@@ -125,7 +126,7 @@ async def _describe(
 def _shown(
     row: DescribeConfigsResourceResult, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
-    """The row with the details that the request wants."""
+    """The row with the details that the request asks for."""
     if request.include_synonyms and (request.include_documentation or not row.documentation):
         return row
     hidden: dict[str, list[DescribeConfigsSynonym] | None] = {}
@@ -140,14 +141,14 @@ def _shown(
 
 
 class _Set(NamedTuple):
-    """One source of a broker config, or its default."""
+    """The value of a broker setting from one source, or its default."""
 
     name: str
     value: str
     source: int
 
 
-# Settings at broker level by source, highest priority first.
+# The settings of the broker by source, highest priority first.
 _Layers = list[tuple[int, Mapping[str, str]]]
 
 
@@ -165,7 +166,7 @@ def _layers(broker: HasConfigs) -> _Layers:
 
 
 def _chain(layers: _Layers, names: tuple[str, ...]) -> list[_Set]:
-    """The sources of a broker config and of the configs that replace it, highest priority first.
+    """The sources of a broker setting and of its synonyms, highest priority first.
 
     As in Kafka, the first source is one with the exact name.
     """
@@ -191,26 +192,26 @@ def _default(row: ConfigDef) -> str | None:
     return row.format(row.default)
 
 
-# Topic config to the broker configs that set its default, the same in other units included.
+# Topic setting to the broker settings that set its default, including those in other units.
 _STAND_INS: dict[str, tuple[str, ...]] = {
     name: (name, *(other for other, _ in topic.synonyms if other != name))
     for topic in TOPIC_CONFIGS.values()
     for name, _ in topic.synonyms
 }
-# Kafka has no default for these: they are set or do not exist.
+# Settings without a default in Kafka: they are listed only if they are set.
 _NO_DEFAULT = frozenset({
     "node.id",
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 })  # fmt: skip
-# Names that are aliases here and have a separate default in Kafka.
+# Names that are aliases in kstore and have a default of their own in Kafka.
 _ALIAS_DEFAULTS = {"broker.id": "-1"}
 
 
 def shown_topic_defaults(broker: HasConfigs) -> Sequence[tuple[str, str, int]]:
-    """All topic configs sorted by name, each with its default on this broker and the source of it,
-    as CreateTopics returns them. Cached until a broker config changes.
+    """All topic settings, sorted by name, each with its default on this broker and the source of
+    the default, as CreateTopics returns them. Cached until a broker setting changes.
     """
     if broker.configs.topic_defaults is None:
         rows = [(name, *broker.node.config.topic_default(name)) for name in sorted(TOPIC_CONFIGS)]
@@ -259,7 +260,7 @@ def _topic_rows(
 
 
 def _topic_default_rows(broker: HasConfigs) -> Mapping[str, DescribeConfigsResourceResult]:
-    """The rows of topic configs that a topic does not set; cached until a broker config changes."""
+    """The rows of settings that a topic does not set. Cached until a broker setting changes."""
     if broker.configs.topic_default_rows is None:
         layers = _layers(broker)
         broker.configs.topic_default_rows = {
@@ -272,7 +273,7 @@ def _topic_default_rows(broker: HasConfigs) -> Mapping[str, DescribeConfigsResou
 def _broker_rows(
     broker: ConfigParts, name: str, keys: set[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """This broker's settings; with an empty name, the settings for all brokers."""
+    """This broker's settings, or with an empty name the settings for all brokers."""
     check_broker_id(broker, name)
     from kstore.config.no_effect import NO_EFFECT, REFUSED
 
@@ -294,7 +295,7 @@ def _broker_result(
     broker: HasConfigs, name: str, chain: list[_Set]
 ) -> DescribeConfigsResourceResult:
     row = _alias_row(name) if name in ALIASES else broker_row(name)
-    if row is None:  # it is set, but unknown, as in Kafka: it may be a secret
+    if row is None:  # unknown, but set: as in Kafka it may be a secret
         hidden = [_Set(place.name, "", place.source) for place in chain]
         unknown = ConfigDef(name, ConfigType.PASSWORD, None, "")
         result = _result(unknown, None, hidden)

@@ -1,5 +1,4 @@
-"""UpdateFeatures 0-2 (KIP-584, KIP-778): raises or lowers finalized feature levels, all of them or
-none.
+"""UpdateFeatures 0-2 (KIP-584, KIP-778): raises or lowers finalized feature levels, all or none.
 
 The rules are in state/metadata/features.py; ApiVersions returns the levels.
 """
@@ -40,13 +39,13 @@ class FeatureParts(HasFeatures, Protocol):
 
     @property
     def plane(self) -> DataPlane:
-        """It caches answers that contain the levels."""
+        """Caches responses that contain the levels."""
 
 
 async def handle_update_features(
     broker: FeatureParts, request: UpdateFeaturesRequest, ctx: RequestContext
 ) -> UpdateFeaturesResponse:
-    """Check every update; store the levels if all are valid."""
+    """Check every update, and store the levels if all are valid."""
     features = broker.features()
     levels = plan_update(
         features.supported,
@@ -62,7 +61,7 @@ async def handle_update_features(
         )
     if not request.validate_only and levels != features.levels:
         await broker.node.run_blocking(lambda: features.store(levels))
-        broker.plane.forget_answers()  # answers to ApiVersions contain the levels
+        broker.plane.forget_answers()  # responses to ApiVersions contain the levels
     results = [
         UpdatableFeatureResult(feature=row.feature, error_message="NONE")
         for row in request.feature_updates
@@ -71,7 +70,7 @@ async def handle_update_features(
 
 
 def _update(row: FeatureUpdateKey, version: int) -> FeatureUpdate:
-    """Convert an update: version 0 says only whether a downgrade is allowed."""
+    """Convert an update. Version 0 says only whether a downgrade is allowed."""
     upgrade_type = row.upgrade_type
     if version == 0:
         upgrade_type = SAFE_DOWNGRADE if row.allow_downgrade else UPGRADE

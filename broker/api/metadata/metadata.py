@@ -1,9 +1,10 @@
 """Metadata 0-13 and DescribeTopicPartitions 0 (KIP-966): topics, partitions, leaders, brokers.
 
-Answers depend only on the image, so the data plane keeps them encoded until it changes. Topics are
-encoded in C, because an object for each of 10,000 partitions would block the loop for 80 ms. A
-missing topic is created if the request and auto.create.topics.enable allow it, and is then in the
-answer. A client learns nothing about topics that it may not describe, not even whether they exist.
+Responses depend only on the image, so the data plane caches their bytes until the image changes.
+Topics are encoded in C, because an object for each of 10,000 partitions would block the loop for 80
+ms. A missing topic is created if the request and auto.create.topics.enable allow it, and is then in
+the response. Clients get no information about topics that they may not describe, not even whether
+they exist.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ NOT_ASKED = -(2**31)
 NO_LEADER = -1
 NO_OPERATIONS = 0
 NOT_YET = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors of a creation that the next attempt may not have; clients know another error for them."""
+"""Temporary errors of a creation. Clients get another error, after which they retry."""
 FIRST_FLEXIBLE = 9
 MAX_EPOCH_BYTES = 9
-"""The size of the tagged fields at an answer's end if they have the largest partition epoch."""
+"""The size of the tagged fields at the end of a response with the largest partition epoch."""
 FIRST_NULL_NAME = 12
 
 
 class ImageParts(HasAuthorizer, Protocol):
-    """The parts of a broker that code describing the cluster uses."""
+    """The parts of a broker that code that describes the cluster uses."""
 
     @property
     def node(self) -> Node:
@@ -101,22 +102,24 @@ class Missing(NamedTuple):
 
 
 class EncodedMetadata(NamedTuple):
-    """A Metadata answer whose topics are encoded separately."""
+    """A Metadata response whose topics are encoded separately."""
 
     rest: MetadataResponse
-    """Everything but the topics."""
+    """The response without topics."""
     topics: Sequence[TopicImage | Missing]
     errors: Sequence[int] | None
     operations: int | list[int]
-    """The operations that are allowed on all topics, or on each."""
+    """The operations that are allowed on all topics, or on each topic."""
     alive: set[int] | None
-    """The brokers that this client can reach; None if this is the only broker."""
+    """The brokers that this client can reach. None if this is the only broker."""
     brokers: Container[int]
     epochs: bool = False
-    """With partition epochs (KIP-232): only for clients that requested kstore's tagged fields."""
+    """Whether it has partition epochs (KIP-232), for clients that asked for kstore's tagged
+    fields.
+    """
 
     def encode(self, version: int) -> bytes:
-        """The whole answer's body."""
+        """The body of the whole response."""
         if version < FIRST_NULL_NAME and any(topic.name is None for topic in self.topics):
             raise ProtocolError(f"Metadata {version} asks for a topic by an id")
         rest = self.rest.encode(version)
@@ -124,7 +127,7 @@ class EncodedMetadata(NamedTuple):
         tagged = flexible and self.rest.max_partition_epoch >= 0
         tags = MAX_EPOCH_BYTES if tagged else flexible
         behind = tags + 4 * (8 <= version <= 10) + 2 * (version >= 13)
-        before = len(rest) - behind - (1 if flexible else 4)  # where the empty array's count is
+        before = len(rest) - behind - (1 if flexible else 4)  # of the count of topics
         topics = encode_topics(
             self.topics, self.errors, version, self.operations, self.alive, self.brokers,
             epochs=self.epochs,
@@ -132,14 +135,14 @@ class EncodedMetadata(NamedTuple):
         return b"".join((rest[:before], topics, rest[len(rest) - behind :]))
 
     def error_counts(self) -> dict[int, int] | None:
-        """Topic errors to their number; None if there are none."""
+        """Error code to the number of topics with this error. None if there are none."""
         if self.errors is None or not any(self.errors):
             return None
         return {code: count for code, count in Counter(self.errors).items() if code}
 
     def joined_with(self, answer: EncodedMetadata) -> EncodedMetadata:
-        """Join this answer to a piece of a large request with the next piece's answer. Everything
-        except topics comes from the first, which knows the least.
+        """Join the response to a piece of a large request with the response to the next piece.
+        Everything except topics is that of the first piece, which is the oldest.
         """
         operations = self.operations
         if isinstance(operations, list) and isinstance(answer.operations, list):
@@ -153,7 +156,7 @@ class EncodedMetadata(NamedTuple):
 def handle_metadata(
     broker: MetadataParts, request: MetadataRequest, ctx: RequestContext
 ) -> EncodedMetadata | Awaitable[EncodedMetadata]:
-    """Describe the named topics, or all; create missing ones first if that is allowed."""
+    """Describe the named topics, or all. Create missing ones first if that is allowed."""
     missing = _to_create(broker, request)
     errors: dict[str, int] = {}
     if missing and broker.authorizer is not None:
@@ -265,16 +268,16 @@ def _topic_operations(
 
 
 def cluster_operations(broker: HasAuthorizer, ctx: RequestContext) -> int:
-    """The operations that the client may do on the cluster; none without the right DESCRIBE."""
+    """The operations that the client may do on the cluster. None without the right DESCRIBE."""
     if not allowed_cluster(broker, ctx, AclOperation.DESCRIBE):
         return NO_OPERATIONS
     return operations_mask(broker, ctx, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
-    """The broker that clients use for requests to the controller: this broker, which forwards them.
-    The controller may have died without this broker knowing it yet, and clients wait long for a
-    broker from an answer. (Kafka names any live broker, for the same reason.)
+    """The broker to which clients should send requests for the controller: this broker, which
+    forwards them. The controller may have ended without this broker knowing it yet, and clients
+    wait long for the broker in a response. (For the same reason, Kafka names any live broker.)
     """
     return broker.node.node_id if broker.node.node_id in image.brokers else image.controller_id
 
@@ -282,7 +285,7 @@ def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
 def _asked(
     broker: ImageParts, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
 ) -> tuple[TopicImage | Missing, int]:
-    """A requested topic, by its id if the request has one, else by its name; and its error."""
+    """A requested topic, by its id if the request has one, else by its name; or an error."""
     may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = broker.image.topic_by_id(asked.topic_id)
@@ -305,7 +308,7 @@ def _asked(
 def handle_describe_topic_partitions(
     broker: TopicPartitionsParts, request: DescribeTopicPartitionsRequest, ctx: RequestContext
 ) -> DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]:
-    """Describe topics sorted by name, up to a number of partitions; the cursor says where to
+    """Describe topics sorted by name, up to a number of partitions. The cursor says where to
     continue.
     """
     return sliced(broker, ctx, _describe_topic_partitions(broker, request, ctx))
@@ -340,7 +343,7 @@ def _describe_topic_partitions(
 def _some_partitions(
     broker: ImageParts, ctx: RequestContext, names: list[str], first: int, limit: int
 ) -> Work[DescribeTopicPartitionsResponse]:
-    """At most this many partitions of these topics, beginning at a partition of the first."""
+    """At most this many partitions of these topics, beginning at a partition of the first topic."""
     response = DescribeTopicPartitionsResponse()
     reachable = broker.membership.reachable(ctx.listener)
     for number, name in enumerate(names, 1):
@@ -370,7 +373,7 @@ def _some_partitions(
 
 
 def _bad_cursor(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """The cursor names a topic that was not requested, or a partition before the first."""
+    """The error for a cursor that names a topic that was not requested, or an invalid partition."""
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
@@ -379,7 +382,9 @@ def _operations(broker: HasAuthorizer, ctx: RequestContext, name: str) -> int:
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """A topic that the client may not describe: the answer does not reveal whether it exists."""
+    """The error for a topic that the client may not describe. It does not reveal whether the topic
+    exists.
+    """
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID
     )

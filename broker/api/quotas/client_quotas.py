@@ -63,7 +63,7 @@ def handle_describe_client_quotas(
     """Return the quotas of the entities that match the filter."""
     components: list[Filter] = []
     try:
-        for row in request.components:  # each is checked before the next one is created
+        for row in request.components:  # each entity is checked before the next one is created
             components.append(Filter(row.entity_type, row.match_type, row.match))
             check_filter(components)
     except QuotaError as problem:
@@ -105,8 +105,8 @@ def _described(
 async def handle_alter_client_quotas(
     broker: QuotaParts, request: AlterClientQuotasRequest, ctx: RequestContext
 ) -> AlterClientQuotasResponse:
-    """Change each entity. If an entity is named twice, the first change is made, and its answer is
-    an error.
+    """Change the quotas of each entity. If an entity is named twice, the first change is made, and
+    the response has an error.
     """
     quotas = broker.quotas().stored
     results: dict[Entity, tuple[int, str | None]] = {}
@@ -151,7 +151,7 @@ def _alter(
 
 
 def _is_host(name: str) -> bool:
-    """Whether it is an address or a name that can be resolved. May ask a name server."""
+    """Whether the name is an address or can be resolved. May use DNS."""
     try:
         socket.getaddrinfo(name, None)
     except (OSError, UnicodeError):

@@ -1,8 +1,8 @@
-"""Answers that give one error, in the form of each API and version: for the whole request, or for
-some of its partitions while the others are processed.
+"""Responses with one error, in the form of each API and version: for the whole request, or for some
+of its partitions while the others are processed.
 
-Used if only the controller could answer and there is none (forwarding.py), and for injected faults.
-A table describes how the rows of a request correspond to those of its answer.
+They are used if only the controller can answer and there is none (forwarding.py), and for injected
+faults. A table describes how the rows of a request correspond to those of its response.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 Place = tuple[str, int]
 NameOf = Callable[[UUID], str]
-"""A topic's name by its id; "" if it is unknown."""
+"""Returns a topic's name by its id; "" if the id is unknown."""
 WHOLE_TOPIC = -1
 TOPIC_FIELDS = ("name", "topic", "topic_name")
 JOIN_GROUP, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, ALTER_SCRAM = 11, 34, 35, 51
@@ -43,12 +43,14 @@ FIRST_NULL_PROTOCOL = 7
 
 
 class Rows(NamedTuple):
-    """Rows of a request, and the corresponding rows of its answer."""
+    """Rows of a request, and the corresponding rows of its response."""
 
     asked: str
     told: str
     keys: tuple[tuple[str, str], ...]
-    """(field of the answer's row, field of the request's row, or "" if that is a plain value)."""
+    """(field of the response's row, field of the request's row, or "" if that row is a plain
+    value).
+    """
     inner: Rows | None = None
     error: str = "error_code"
     has_places: bool = True
@@ -143,27 +145,27 @@ ROWS: dict[int, tuple[Rows, ...]] = {
     25300: (_topics("topics", "topics", "partitions", "partitions", _VALUE),),
     25301: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
 }  # fmt: skip
-"""API key to its rows; with several entries, each is for other versions. APIs that are not listed
-have one error for the whole answer.
+"""API key to its rows. If there are several entries, each is for other versions. APIs that are not
+listed have one error for the whole response.
 """
 TOPIC_APIS = frozenset(key for key, rows in ROWS.items() if rows[0].has_places)
-"""APIs whose requests name topics, or partitions of them."""
+"""APIs whose requests name topics or partitions."""
 PATCHED = frozenset({3, 75})
-"""Metadata and DescribeTopicPartitions: their answers may have topics that the request does not
+"""Metadata and DescribeTopicPartitions: their responses may have topics that the request does not
 name.
 """
 UNKNOWN = (
     "base_offset", "committed_offset", "high_watermark", "low_watermark", "node_id", "port",
     "producer_epoch",
 )  # fmt: skip
-"""Fields that are -1 in an answer with an error, though their default is 0."""
+"""Fields that are -1 in a response with an error, although their default is 0."""
 
 
 def failed(
     request: Any, version: int, code: int, message: str, *, partitions_only: bool = False
 ) -> Any:
-    """A response with one error for the whole request. ``partitions_only``: the error is not for
-    the whole, but for each named partition (or topic).
+    """A response with one error for the whole request. ``partitions_only``: the error is for each
+    named partition (or topic) instead.
     """
     response = APIS[request.API_KEY].response()
     error = _Error(version, code, message, partitions_only)
@@ -181,7 +183,7 @@ def failed(
 
 
 def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
-    """The topics and partitions that a request names; partition -1 for a topic as a whole."""
+    """The topics and partitions that a request names. Partition -1 stands for a whole topic."""
     for rows in ROWS.get(request.API_KEY, ()):
         if field_exists(type(request), rows.asked, version):
             yield from _places(request, rows, name_of)
@@ -190,8 +192,8 @@ def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
 def split(
     request: Any, version: int, struck: Collection[Place], name_of: NameOf
 ) -> tuple[Any, Any | None]:
-    """Split a request into two: one with the places that are hit, and one with the others, None if
-    there are none. An API without such rows is not divided.
+    """Split a request into one with the topics and partitions that are hit, and one with the
+    others; None if there are none. A request of an API without such rows is not split.
     """
     taken: dict[str, list[Any]] = {}
     rest: dict[str, list[Any]] = {}
@@ -203,7 +205,7 @@ def split(
 
 
 def row_fields(api_key: int, version: int) -> tuple[str, ...]:
-    """The fields of a request whose elements are answered separately: topics, groups, resources."""
+    """The fields of a request whose elements get separate results: topics, groups, resources."""
     cls = APIS[api_key].request
     return tuple(rows.asked for rows in ROWS[api_key] if field_exists(cls, rows.asked, version))
 
@@ -234,7 +236,9 @@ def put_in(failure: Any, response: Any, version: int) -> Any:
 
 
 def patch(response: Any, topic: str | None, partition: int | None, code: int) -> Any:
-    """Put an error into an answer of PATCHED: for all topics, one topic, or one partition."""
+    """Write an error into a response of an API in PATCHED: for all topics, one topic, or one
+    partition.
+    """
     for row in response.topics:
         if topic is not None and row.name != topic:
             continue
@@ -262,7 +266,7 @@ class _Error(NamedTuple):
     innermost: bool
 
     def put(self, row: Any, name: str = "error_code") -> None:
-        """Write it into a row or an answer, and mark the other fields as unknown."""
+        """Write the error into a row or a response, and mark the other fields as unknown."""
         cls = type(row)
         for field, value in ((name, self.code), ("error_message", self.message)):
             if field in cls.SPECS and field_exists(cls, field, self.version):
@@ -273,7 +277,7 @@ class _Error(NamedTuple):
 
 
 def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
-    """Give each row the error; a row that is named twice gets it once."""
+    """Add a row with the error for each row. A row that is named twice gets one."""
     _, _, cls = field_type(type(told), rows.told)
     assert cls is not None
     found: dict[Any, Any] = {}
@@ -297,7 +301,7 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
 
 
 def subject(item: Any, name_of: NameOf) -> str | None:
-    """The topic of a row, or a plain topic name; None if it is about something else, "" for an
+    """The topic of a row, or a plain topic name. None if the row is not about a topic, "" for an
     unknown id.
     """
     if isinstance(item, str):
@@ -368,7 +372,7 @@ def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
 
 
 def row_key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:
-    """The key of a row of an answer."""
+    """The key of a row of a response."""
     fields = (name for name, _ in rows.keys if field_exists(type(row), name, version))
     return tuple(getattr(row, name) for name in fields)
 
@@ -416,7 +420,7 @@ def _scram_altered(request: Any, response: Any, version: int, code: int, message
 
 
 def _not_joined(request: Any, response: Any, version: int, code: int, message: str) -> None:
-    """JoinGroup: no protocol is null if the version allows that."""
+    """JoinGroup: the protocol is null if the version allows that."""
     response.protocol_name = None if version >= FIRST_NULL_PROTOCOL else ""
 
 

@@ -1,8 +1,8 @@
-"""Requests that are too large for one turn of the event loop. They are decoded in steps, processed
-in pieces (splitting.py), and their answers are encoded in steps, while other connections have their
-turns. The next request of the connection waits, as in Kafka.
+"""Requests that are too large for one turn of the event loop. They are decoded in steps and
+processed in pieces (splitting.py), and their responses are encoded in steps. Other connections are
+served in between. As in Kafka, the next request of the connection waits.
 
-The limit on the elements of a request's arrays is checked earlier; it bounds the request's size in
+The limit on the elements of a request's arrays is checked earlier. It limits the request's size in
 memory.
 """
 
@@ -35,8 +35,8 @@ STEP_ELEMENTS = 2000
 MUTED_FOR_WIDE = 2
 """Reason for `Connection.mute`: a wide request is being processed."""
 MOST_BYTES = 4 << 20
-"""Bytes of wide requests that are processed at the same time: as objects they take 30 times as
-much. Further requests wait in order; small ones have a separate limit.
+"""The limit in bytes of wide requests that are processed at the same time. As objects they take 30
+times as much memory. Further requests wait in order. Small requests have a separate limit.
 """
 SMALL_BYTES = 64 * 1024
 PEER_ELEMENTS = 2_000_000
@@ -75,7 +75,7 @@ class LargeRequests:
 
     def is_divided(self, request: Message, version: int) -> bool:
         """Whether a decoded request has more rows than its handler takes at once. Requests whose
-        answers the data plane caches are not divided.
+        responses the data plane caches are not divided.
         """
         rows = rows_for(request, version)
         return rows is not None and request.API_KEY != METADATA and is_wide(request, rows)
@@ -83,8 +83,8 @@ class LargeRequests:
     def begin(
         self, handler: Handler, ctx: RequestContext, body: bytes, request: Any = None
     ) -> Awaitable[Encoding | bytes | None]:
-        """Begin a request: an awaitable of the encoded answer, or None for no answer. ``request``
-        is given if it is already decoded. The connection waits from now on.
+        """Begin a request. Returns an awaitable of the encoded response, or of None for no
+        response. ``request`` is given if it is already decoded. The connection waits from now on.
         """
         assert ctx.connection is not None
         room = self._small if len(body) <= SMALL_BYTES else self._large
@@ -92,7 +92,7 @@ class LargeRequests:
         return self._carry_out(handler, ctx, body, request, held)
 
     async def answer(self, handler: Handler, request: Message, ctx: RequestContext) -> Any:
-        """The answer to a decoded request, in pieces if it has many rows."""
+        """The response to a decoded request. A request with many rows is processed in pieces."""
         if self.is_divided(request, ctx.api_version):
             rows = rows_for(request, ctx.api_version)
             assert rows is not None
@@ -129,7 +129,7 @@ class LargeRequests:
             held.release()
 
     async def _decode(self, ctx: RequestContext, body: bytes) -> Any:
-        """Decode the request in steps; ProtocolError if it is malformed or has too many
+        """Decode the request in steps. Raises ProtocolError if it is malformed or has too many
         elements.
         """
         plan = APIS[ctx.api_key].request.plan_for(ctx.api_version)
@@ -177,7 +177,7 @@ class LargeRequests:
 
 
 class _Held:
-    """A connection whose next request waits, and the room that its wide request takes."""
+    """A connection whose next request waits, and the room that its wide request has reserved."""
 
     def __init__(self, connection: Connection, room: Room, size: int) -> None:
         self._connection: Connection | None = connection
@@ -187,12 +187,12 @@ class _Held:
         connection.mute(MUTED_FOR_WIDE)
 
     async def enter(self) -> None:
-        """Wait for room for the request as objects."""
+        """Wait until there is room for the decoded request."""
         await self._room.enter(self._size)
         self._entered = True
 
     def release(self) -> None:
-        """Let this connection and others continue, if they wait."""
+        """Let this connection, and others that wait for room, continue."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.unmute(MUTED_FOR_WIDE)

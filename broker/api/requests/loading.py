@@ -1,9 +1,9 @@
-"""Loads the modules that serve an API at its first request: a start loads none, and most brokers
-never need all.
+"""Loads the modules that serve an API at its first request. A start loads none of them, and most
+brokers never need all.
 
-A thread loads them, so the loop continues: some take as long as the disk, and all modules of a
-group take about 30 ms. The first request waits, with the later requests of its connection, and is
-then processed as if it had just arrived.
+A thread loads them, so that the loop continues: some wait for the disk, and all modules for groups
+take about 30 ms. The first request and the later requests of its connection wait. Then they are
+processed as if they had just arrived.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "errors.group_errors",
     ),
 }  # fmt: skip
-"""Folder or module of handlers to the modules that their imports do not name: parts that are
-created on first use. All are below kstore.
+"""Folder or module of handlers to modules that they need but do not import: parts that are created
+on first use. All are below kstore.
 """
 
 
 def modules(api_key: int, row: ApiRow, around: tuple[str, ...] = ()) -> list[str]:
-    """The modules that serve an API; each after the modules that it imports."""
+    """The modules that serve an API. Each comes after the modules that it imports."""
     handler, _, _ = row.handler.partition(":")
     room, _, _ = handler.partition(".")
     own = (f"protocol.{APIS[api_key].module}", f"broker.api.{handler}")
@@ -103,7 +103,7 @@ class Loading:
         rows: Mapping[int, ApiRow],
         around: Callable[[], tuple[str, ...]],
     ) -> None:
-        """``around``: modules below kstore that every answer of this broker needs."""
+        """``around``: modules below kstore that all responses of this broker need."""
         self._loop = loop
         self._rows = rows
         self._around = around
@@ -113,7 +113,7 @@ class Loading:
         self._held: dict[int, list[Connection]] = {}
 
     def holds(self, connection: Connection, api_key: int) -> bool:
-        """Whether a request waits for its modules; it is handled again when they are loaded."""
+        """Whether a request must wait for its modules. It is handled again when they are loaded."""
         if api_key in self._loaded:
             return False
         connection.hold()
@@ -149,7 +149,7 @@ class Loading:
         self._go_on(self._held.pop(api_key, []))
 
     def _go_on(self, held: list[Connection]) -> None:
-        """Handle the requests that waited; slow ones run in later turns."""
+        """Handle the requests that waited. Slow ones run in later turns of the loop."""
         end = monotonic() + SLICE_S
         while held:
             connection = held.pop()

@@ -1,8 +1,9 @@
-"""Wide requests in pieces: a request with many rows (topics, partitions, groups, resources) becomes
-several with few rows. Its handler answers them one after the other, and the answers are joined.
+"""Splits wide requests: a request with many rows (topics, partitions, groups, resources) becomes
+several requests with few rows. The handler answers one after the other, and the responses are
+joined.
 
-This works for APIs that answer each row separately. large_requests.py gives other requests their
-turns between the pieces.
+This works for APIs that answer each row separately. large_requests.py lets other requests run
+between the pieces.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ class Pieces(NamedTuple):
     """How the rows of an API are divided."""
 
     rows: int = 64
-    """Rows in one piece; if rows contain rows (partitions of topics), the innermost ones count."""
+    """The number of rows in one piece. If rows contain rows (partitions of topics), the innermost
+    ones count.
+    """
     once: bool = False
-    """A repeated row, with equal fields, is answered once: the API only reads."""
+    """Whether a repeated row with equal fields is answered once, because the API only reads."""
     together: bool = False
-    """Rows with the same name are in one piece, at most two of them: naming a row twice is an
-    error.
+    """Whether rows with the same name must be in one piece (at most two of them), because naming a
+    row twice is an error.
     """
 
 
@@ -64,7 +67,7 @@ PIECES: dict[int, Pieces] = {
 """API key to how its rows are divided."""
 _LEFT = Rows("members", "members", (), has_places=False)
 DIVIDED: dict[int, tuple[Rows, ...]] = {13: (_LEFT,)}
-"""Rows of requests that can be divided, though they have no error for each row."""
+"""Rows of requests that can be divided although they have no error for each row."""
 
 
 Chain = tuple[Any, ...]
@@ -99,8 +102,8 @@ def _count(item: Any, rows: Rows) -> int:
 
 
 def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
-    """Yield the request with its first rows, then with the next ones, and so on; None at a point
-    where others may have their turn.
+    """Yield the request with its first rows, then with the next rows, and so on. Yields None where
+    other work may run.
     """
     how = PIECES[request.API_KEY]
     counts: dict[Any, int] = {}
@@ -182,14 +185,14 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
 
 
 class Joinable(Protocol):
-    """An answer that can join the answer of the next piece."""
+    """A response that can be joined with the response to the next piece."""
 
     def joined_with(self, answer: Any, /) -> Any:
         """Join both."""
 
 
 class JoinedWhole:
-    """Joins the answers to pieces for an API whose answers join themselves (Metadata)."""
+    """Joins the responses to pieces for an API whose responses are Joinable (Metadata)."""
 
     def __init__(self) -> None:
         self.response: Joinable | None = None
@@ -201,7 +204,7 @@ class JoinedWhole:
 
 
 class Joined:
-    """Joins the answers to the pieces."""
+    """Joins the responses to the pieces."""
 
     def __init__(self, rows: Rows, version: int) -> None:
         self.response: Any = None
@@ -210,8 +213,8 @@ class Joined:
         self._tables: _Tables = {}
 
     def add(self, answer: Any) -> bool:
-        """Append the rows of the next answer; False if it has an error for the whole request, so
-        that no further piece is sent.
+        """Append the rows of the next response. Returns False if it has an error for the whole
+        request; then no further piece is processed.
         """
         if self.response is None:
             self.response = answer
@@ -220,7 +223,7 @@ class Joined:
         else:
             told = getattr(answer, self._rows.told)
         _put(told, getattr(self.response, self._rows.told), self._rows, self._version, self._tables)
-        # Pieces are charged one by one, each including all before it (CopyBatches).
+        # The throttle time of a piece includes that of all earlier pieces (CopyBatches).
         wait_ms = getattr(answer, "throttle_time_ms", 0)
         if wait_ms > getattr(self.response, "throttle_time_ms", 0):
             self.response.throttle_time_ms = wait_ms

@@ -1,8 +1,7 @@
-"""Work of a handler that would block the event loop, in steps with turns for other requests between
-them.
+"""Runs work of a handler that would block the event loop in steps. Other requests run in between.
 
-If an API cannot answer row by row (splitting.py), because it checks the whole request before it
-acts, its handler is a generator that yields where others may have their turn.
+If an API cannot answer row by row (splitting.py), because it must check the whole request before it
+acts, its handler is a generator that yields where other work may run.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class HasTurns(Protocol):
 
 
 class GoneError(Exception):
-    """The connection is closed, so the answer is not needed."""
+    """The connection is closed, so the response is not needed."""
 
 
 async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> T:
-    """Run one step of the work at its turn; its time is charged to the client. GoneError if the
-    client has disconnected.
+    """Run one step of the work when it is its turn. Its time is charged to the client. Raises
+    GoneError if the client has disconnected.
     """
     await broker.turns.next()
     connection, throttles = ctx.connection, broker.throttles
@@ -58,14 +57,14 @@ async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> 
 
 
 def sliced(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
-    """The result of short work; otherwise the rest is done in turns."""
+    """The result of short work, or an awaitable that does the rest in turns."""
     under_way = UnderWay(work)
     return under_way.result if under_way.go_on() else in_turns(broker, ctx, work)
 
 
 async def in_turns(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T:
-    """The result of work that runs in this turn of the loop and as many others as it needs, each as
-    long as others can wait.
+    """The result of work that runs in this turn of the loop and as many others as it needs. In each
+    turn it runs only as long as other work can wait.
     """
     under_way = UnderWay(work)
 

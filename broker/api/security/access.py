@@ -1,7 +1,7 @@
-"""Authorization checks for handlers: whether the sender of a request may do something.
+"""Authorization checks for handlers.
 
-Without an authorizer everything is allowed. Handlers know what an API requires;
-state/security/authorizer.py evaluates the rules.
+Without an authorizer everything is allowed. Handlers know which rights an API requires.
+state/security/authorizer.py evaluates the ACLs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HasAuthorizer(Protocol):
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """Decides who may do what; None: everything is allowed."""
+        """Checks rights. None: everything is allowed."""
 
 
 def allowed(
@@ -46,8 +46,8 @@ def allowed(
     *,
     quiet: bool = False,
 ) -> bool:
-    """Whether the operation on the named resource is allowed. ``quiet``: a denial is not logged,
-    because it only hides something, or another right is enough.
+    """Whether the sender may do the operation on the named resource. ``quiet``: a denial is not
+    logged, because it only hides a row, or another right is enough.
     """
     authorizer = broker.authorizer
     if authorizer is None:
@@ -62,7 +62,7 @@ def allowed(
 def allowed_cluster(
     broker: HasAuthorizer, ctx: RequestContext, operation: AclOperation, *, quiet: bool = False
 ) -> bool:
-    """Whether the operation on the cluster is allowed; ``quiet`` as above."""
+    """Whether the sender may do the operation on the cluster. ``quiet`` as in `allowed`."""
     return allowed(broker, ctx, operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet)
 
 
@@ -86,7 +86,9 @@ def allowed_any(
     operation: AclOperation,
     resource_type: AclResourceType,
 ) -> bool:
-    """Whether the operation is allowed on at least one possible resource of this type (KIP-679)."""
+    """Whether the sender may do the operation on at least one possible resource of this type
+    (KIP-679).
+    """
     authorizer = broker.authorizer
     return authorizer is None or authorizer.authorize_by_type(
         ctx.principal, ctx.client_host, operation, resource_type
@@ -102,7 +104,7 @@ def permitted(
     *,
     quiet: bool = False,
 ) -> set[str]:
-    """The names on which the operation is allowed; ``quiet`` as above."""
+    """The names on which the sender may do the operation. ``quiet`` as in `allowed`."""
     return {
         name for name in names if allowed(broker, ctx, operation, resource_type, name, quiet=quiet)
     }
@@ -111,7 +113,7 @@ def permitted(
 def operations_mask(
     broker: HasAuthorizer, ctx: RequestContext, resource_type: AclResourceType, name: str
 ) -> int:
-    """Bit field of the operations that are allowed on the resource (KIP-430)."""
+    """Bit field of the operations that the sender may do on the resource (KIP-430)."""
     if broker.authorizer is None:
         return ALL_OPERATIONS[resource_type]
     rights = broker.authorizer.rights(ctx.principal, ctx.client_host)

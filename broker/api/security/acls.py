@@ -1,8 +1,8 @@
 """DescribeAcls 1-3, CreateAcls 1-3 and DeleteAcls 1-3 (KIP-140, KIP-290).
 
-Any broker of a cluster changes ACLs; the others follow. A broker without an authorizer answers
-SECURITY_DISABLED. A filter or binding whose resource, pattern, operation or permission is 0,
-"unknown", is malformed and ends the connection, as in Kafka. Other invalid numbers get
+Any broker of a cluster changes ACLs, and the others follow. A broker without an authorizer answers
+SECURITY_DISABLED. As in Kafka, a filter or ACL whose resource type, pattern type, operation or
+permission is 0 ("unknown") is malformed, and closes the connection. Other invalid numbers get
 INVALID_REQUEST.
 """
 
@@ -61,13 +61,13 @@ class AclParts(HasAuthorizer, HasTurns, Protocol):
 
     @property
     def acls(self) -> AclStore | None:
-        """The stored rules; None without authorization."""
+        """The stored ACLs. None without an authorizer."""
 
 
 async def handle_describe_acls(
     broker: AclParts, request: DescribeAclsRequest, ctx: RequestContext
 ) -> DescribeAclsResponse:
-    """Return the rules that match a filter, by resource."""
+    """Return the ACLs that match a filter, by resource."""
     wanted = _filter(request)
     if broker.acls is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_ACLS)
@@ -97,7 +97,7 @@ async def handle_describe_acls(
 async def handle_create_acls(
     broker: AclParts, request: CreateAclsRequest, ctx: RequestContext
 ) -> CreateAclsResponse:
-    """Add rules; each gets its own error. A rule that exists already succeeds."""
+    """Add ACLs. Each gets its own error. It is no error if an ACL exists already."""
     problems: dict[Acl, StoreError] = {}
 
     def result(acl: Acl, refusal: str | None) -> AclCreationResult:
@@ -121,7 +121,7 @@ async def handle_create_acls(
 async def handle_delete_acls(
     broker: AclParts, request: DeleteAclsRequest, ctx: RequestContext
 ) -> DeleteAclsResponse:
-    """Delete the rules that match the filters, and return them."""
+    """Delete the ACLs that match the filters, and return them."""
     filters = await in_turns(broker, ctx, each(_filter, request.filters))
     reason = _reason(broker, ctx)
     deleted: Iterator[list[Acl]] = iter(())
@@ -154,7 +154,7 @@ async def handle_delete_acls(
 
 
 def _reason(broker: AclParts, ctx: RequestContext) -> tuple[int, str] | None:
-    """Why the client cannot change rules; None if it can."""
+    """Why the client cannot change ACLs. None if it can."""
     if broker.acls is None:
         return ErrorCode.SECURITY_DISABLED, NO_ACLS
     if not allowed_cluster(broker, ctx, AclOperation.ALTER):
@@ -222,7 +222,7 @@ def _match(acl: Acl) -> DeleteAclsMatchingAcl:
 
 
 def _refusal(acl: Acl) -> str | None:
-    """Why a rule is invalid; None if it is valid."""
+    """Why an ACL is invalid. None if it is valid."""
     if acl.resource_type == AclResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The name of the CLUSTER resource is {CLUSTER_NAME}, not {acl.resource_name!r}"
     if not acl.resource_name:

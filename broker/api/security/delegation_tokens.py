@@ -1,8 +1,8 @@
 """CreateDelegationToken 1-3, RenewDelegationToken 1-2, ExpireDelegationToken 1-2 and
 DescribeDelegationToken 1-3 (KIP-48, KIP-373).
 
-Any broker of a cluster changes tokens; the others follow. Only authenticated clients may send these
-requests, and only if they did not authenticate with a token. Authentication by token is in
+Any broker of a cluster changes tokens, and the others follow. Only clients that have authenticated
+without a delegation token may send these requests. Authentication by token is in
 runtime/security/authentication.py.
 """
 
@@ -50,7 +50,9 @@ __all__ = [
 
 FIRST_WITH_REQUESTER = 3
 NO_TIME = -1
-"""Times in answers without a token, for errors of Kafka's broker; its controller returns 0."""
+"""The times in responses without a token, as in errors of Kafka's broker. (Its controller returns
+0.)
+"""
 
 
 class TokenParts(HasAuthorizer, HasTurns, Protocol):
@@ -58,7 +60,7 @@ class TokenParts(HasAuthorizer, HasTurns, Protocol):
 
     @property
     def tokens(self) -> DelegationTokens | None:
-        """The tokens; None if delegation.token.secret.key is not set."""
+        """The tokens. None if delegation.token.secret.key is not set."""
 
     @property
     def security(self) -> Security | None:
@@ -126,7 +128,7 @@ async def handle_renew_delegation_token(
 async def handle_expire_delegation_token(
     broker: TokenParts, request: ExpireDelegationTokenRequest, ctx: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Set a token's expiry time; a negative period expires it at once."""
+    """Set a token's expiry time. A negative period expires it at once."""
     code, tokens = _tokens(broker, ctx)
     if tokens is None:
         return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=_no_end(code))
@@ -138,7 +140,7 @@ async def handle_expire_delegation_token(
     if isinstance(outcome, TokenRefusal):
         return ExpireDelegationTokenResponse(error_code=outcome.code)
     if broker.security is not None:
-        broker.security.users_changed()  # its connections may have to be closed
+        broker.security.users_changed()  # this may close connections that use it
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=outcome.expires_ms)
 
 
@@ -199,7 +201,7 @@ def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToke
 
 
 def _tokens(broker: TokenParts, ctx: RequestContext) -> tuple[int, DelegationTokens | None]:
-    """The tokens, or the error of a client that cannot use them."""
+    """The tokens, or the error for a client that cannot use them."""
     code = _refusal(broker, ctx)
     if code:
         return code, None
@@ -211,7 +213,9 @@ def _no_end(code: int) -> int:
 
 
 def _refusal(broker: TokenParts, ctx: RequestContext) -> int:
-    """Why the client may do nothing with tokens: it is not authenticated, or used a token."""
+    """The error for a client that may not use these APIs: it is not authenticated, or used a
+    token.
+    """
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     security = broker.security
     if security is None or ctx.connection is None:
@@ -228,9 +232,7 @@ def _may_create(broker: TokenParts, ctx: RequestContext, owner: Principal) -> bo
 
 
 def _may_see(broker: TokenParts, ctx: RequestContext, token: DelegationToken) -> bool:
-    """Whether the client may see another owner's token. A hidden token is not logged as a
-    denial.
-    """
+    """Whether the client may describe the token of another owner. A denial is not logged."""
     return allowed(
         broker, ctx, AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id,
         quiet=True,

@@ -1,9 +1,9 @@
 """The rights that each API requires: the table of operations and resources, and the check that
-wraps a handler if the broker has an authorizer.
+wraps handlers if the broker has an authorizer.
 
-Refusals of a whole request or of single rows are made here, before the handler runs. If a right
-only changes what is shown (ListGroups), or depends on what a handler finds, the table has a row,
-too, but the handler checks it (access.py). The data plane checks Produce, Fetch and Metadata.
+A whole request, or single rows of it, are refused here, before the handler runs. If a right only
+changes which rows are returned (ListGroups), or depends on what a handler finds, it is also in the
+table, but the handler checks it (access.py). The data plane checks Produce, Fetch and Metadata.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ DENIED: dict[AclResourceType, int] = {
 KIND_OF = {code: kind.name.lower().replace("_", " ") for kind, code in DENIED.items()}
 """The word for the resource in such an error."""
 CONFIGS_OF: dict[int, AclResourceType] = {2: TOPIC, 32: GROUP}
-"""Config resource type to the resource type whose rights it needs; all others need the cluster's.
+"""Config resource type to the resource type whose rights it requires. All others require rights on
+the cluster.
 """
 
 
@@ -84,14 +85,14 @@ class Right(NamedTuple):
     resource: AclResourceType
     level: Level = Level.WHOLE
     field: str = ""
-    """WHOLE: the request's field with the resource's name; if that is null, no right is needed. ""
-    for the cluster.
+    """WHOLE: the request's field with the name of the resource. If it is null, no right is
+    required. "" for the cluster.
     """
     first: int = 0
     last: int = 32767
     """The versions of the request that require it."""
     instead: tuple[Right, ...] = ()
-    """Any of these rights is enough, too."""
+    """Any of these rights is enough instead."""
 
 
 def _cluster(operation: AclOperation, *instead: Right, first: int = 0) -> tuple[Right, ...]:
@@ -204,7 +205,7 @@ PERMISSIONS: dict[int, tuple[Right, ...]] = {
     25301: (*_cluster(REPLICATOR_WRITE), _each(WRITE, TOPIC), _shown(READ, TOPIC)),
     25302: _cluster(CLUSTER_ACTION),
 }  # fmt: skip
-"""API key to the rights that it requires, all of them, in the order of the checks. In
+"""API key to the rights that it requires, in the order of the checks. All of them are required. In
 DescribeConfigs and similar APIs, TOPIC stands for the resource of the request's row.
 """
 ANYBODY: dict[int, str] = {
@@ -218,7 +219,9 @@ ANYBODY: dict[int, str] = {
 }
 """The APIs that require no right."""
 ASKED_ANYWAY = frozenset({47})
-"""OffsetDelete: an error of the group is returned even if no topic is left."""
+"""OffsetDelete: the handler runs even if all topics are refused, since it can return an error of
+the group.
+"""
 
 
 def guarded(api_key: int, handler: Handler) -> Handler:
@@ -247,8 +250,8 @@ def guarded(api_key: int, handler: Handler) -> Handler:
 
 
 def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
-    """Wrap a handler so that its answer is refused if the right has been revoked when the answer is
-    complete.
+    """Wrap a handler so that the right is checked again when the response is complete. If it has
+    been revoked meanwhile, the request is refused.
     """
 
     def handle(broker: GuardParts, request: Any, ctx: RequestContext) -> Any:
@@ -269,11 +272,11 @@ def _with_a_second_look(handler: Handler, rights: Sequence[Right]) -> Handler:
 def _quick_check(
     api_key: int, version: int, rights: Sequence[Right]
 ) -> Callable[[Rights, Any], bool]:
-    """Whether the first rights in the table show that a request is allowed; otherwise `_judge`
-    checks it. This runs for each request.
+    """Whether a request is certainly allowed. Otherwise `_judge` checks it. This runs for each
+    request.
     """
     known = [right for right in rights if right.first <= version <= right.last]
-    # Plain numbers: an enum's hash is computed in Python.
+    # Plain numbers, since an enum's hash is computed in Python.
     whole = [
         (int(right.resource), 1 << right.operation, right.field)
         for right in known
@@ -308,7 +311,9 @@ def _quick_check(
 def _judge(
     broker: GuardParts, request: Any, ctx: RequestContext, rights: Sequence[Right], handler: Handler
 ) -> Any:
-    """The handler's answer, or a refusal of all or of some of the request."""
+    """The handler's response, with the whole request or some of its rows refused if rights are
+    missing.
+    """
     for right in rights:
         if right.first <= ctx.api_version <= right.last:
             if right.level is Level.EACH:
@@ -322,7 +327,7 @@ def _judge(
 
 
 def _has(broker: GuardParts, ctx: RequestContext, right: Right, name: str | None) -> bool:
-    """Whether the client has the right on the resource, or an alternative right."""
+    """Whether the client has the right on the resource, or one of its alternatives."""
     if name is None:
         return True
     for each in (right, *right.instead):
@@ -333,12 +338,12 @@ def _has(broker: GuardParts, ctx: RequestContext, right: Right, name: str | None
 
 
 def _named(right: Right, name: str) -> str:
-    """The name of the right's resource. The cluster has only one, whatever the request is about."""
+    """The name of the right's resource. For the cluster it is always the same."""
     return CLUSTER_NAME if right.resource == CLUSTER else name
 
 
 def no_right(ctx: RequestContext, code: int) -> str:
-    """The error for a refused client, which reveals nothing about the resource."""
+    """The message for a refused client. It does not reveal whether the resource exists."""
     kind = KIND_OF[code]
     return (
         f"{ctx.principal} is not authorized for this {kind}: an administrator can allow it with "
@@ -349,7 +354,7 @@ def no_right(ctx: RequestContext, code: int) -> str:
 def _row_by_row(
     broker: GuardParts, request: Any, ctx: RequestContext, right: Right, handler: Handler
 ) -> Any:
-    """The handler's answer to the allowed rows, with the refusals of the others."""
+    """The handler's response to the allowed rows, joined with the refusals of the others."""
     rows = rows_of(request, ctx.api_version)
     codes = dict(_refusals(broker, rows, ctx, right))
     if not codes:

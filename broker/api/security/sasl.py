@@ -1,5 +1,5 @@
 """SaslHandshake 0-1 and SaslAuthenticate 0-2 on a connection that is already authenticated. They
-renew a session (KIP-368); all else is ILLEGAL_SASL_STATE, as in Kafka.
+renew a session (KIP-368). In all other cases the error is ILLEGAL_SASL_STATE, as in Kafka.
 
 runtime/security/authentication.py authenticates new connections.
 """
@@ -28,13 +28,13 @@ class HasSecurity(Protocol):
 
     @property
     def security(self) -> Security | None:
-        """TLS and SASL; None if all listeners are PLAINTEXT."""
+        """TLS and SASL. None if all listeners are PLAINTEXT."""
 
 
 def handle_sasl_handshake(
     broker: HasSecurity, request: SaslHandshakeRequest, ctx: RequestContext
 ) -> SaslHandshakeResponse:
-    """Renew a session that expires; an error for other sessions."""
+    """Renew a session that expires. An error for other sessions."""
     sasl = None if broker.security is None else broker.security.sasl
     if sasl is not None and ctx.connection is not None:
         session = sasl.of(ctx.connection)

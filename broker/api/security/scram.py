@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials 0 and AlterUserScramCredentials 0 (KIP-554).
 
-The coordination store keeps credentials in Kafka's form, in the same node as the user's quotas.
+The coordination store has credentials in Kafka's form, in the same node as the user's quotas.
 runtime/security/authentication.py uses them.
 """
 
@@ -57,7 +57,7 @@ class ScramParts(HasTurns, Protocol):
 
     @property
     def store(self) -> Store:
-        """Keeps the credentials."""
+        """Stores the credentials."""
 
     @property
     def scram(self) -> Lazy[ScramUsers]:
@@ -65,7 +65,7 @@ class ScramParts(HasTurns, Protocol):
 
     @property
     def security(self) -> Security | None:
-        """Which connections use one."""
+        """Knows which connections use a credential."""
 
 
 async def handle_describe_user_scram_credentials(
@@ -99,7 +99,7 @@ async def handle_describe_user_scram_credentials(
 
 
 def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInfo]]:
-    """The credentials of these users, or of all; users without any are left out."""
+    """The credentials of these users, or of all. Users without a credential are left out."""
     paths = [(user, user_path(user)) for user in users if user]
     if not users:
         named = entity_configs.children(store, USERS)
@@ -123,7 +123,7 @@ def _credentials(store: Store, users: list[str]) -> dict[str, list[CredentialInf
 async def handle_alter_user_scram_credentials(
     broker: ScramParts, request: AlterUserScramCredentialsRequest, ctx: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Change the users whose rows are all valid; the others get their error."""
+    """Change the credentials of users whose rows are all valid. The others get an error."""
 
     def upsertion(row: ScramCredentialUpsertion) -> Upsertion:
         salt, password = bytes(row.salt), bytes(row.salted_password)

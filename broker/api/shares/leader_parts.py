@@ -1,4 +1,4 @@
-"""Shared by the handlers of ShareFetch and ShareAcknowledge: the parts of a broker that they use,
+"""What the handlers of ShareFetch and ShareAcknowledge share: the parts of a broker that they use,
 and the checks of partitions and acknowledgements.
 """
 
@@ -66,7 +66,7 @@ class ShareLeaderParts(HasAuthorizer, Protocol):
 
 
 class Acknowledgement(Protocol):
-    """An acknowledged range, in either request."""
+    """An acknowledged range in either request."""
 
     first_offset: int
     last_offset: int
@@ -74,7 +74,7 @@ class Acknowledgement(Protocol):
 
 
 def check_member(group_id: str | None, member_id: str | None) -> int:
-    """The error code for the member."""
+    """Check the group and member id. Returns an error code."""
     if group_id is None or not member_id or len(member_id) > MAX_MEMBER_ID:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
@@ -83,7 +83,9 @@ def check_member(group_id: str | None, member_id: str | None) -> int:
 def check_acknowledgements(
     batches: Iterable[Acknowledgement], *, renews: bool
 ) -> Sequence[AcknowledgedRange] | int:
-    """The ranges, ascending and disjoint, or an error code. ``renews``: a lock may be renewed."""
+    """Check that ranges are ascending and disjoint. Returns them, or an error code. ``renews``:
+    locks may be renewed.
+    """
     most = RENEW if renews else REJECT
     found: list[AcknowledgedRange] = []
     end = -1
@@ -101,7 +103,9 @@ def check_acknowledgements(
 def place_error(
     broker: ShareLeaderParts, ctx: RequestContext, place: TopicIdPartition, rights: dict[UUID, bool]
 ) -> int:
-    """The error of a partition that the member may not use; ``rights`` caches checked rights."""
+    """The error for a partition that the member may not use, else NONE. ``rights`` caches checked
+    rights.
+    """
     entry = broker.table.topic_by_id(place.topic_id.bytes)
     if entry is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

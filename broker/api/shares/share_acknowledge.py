@@ -1,5 +1,5 @@
 """ShareAcknowledge 1-2 (KIP-932, KIP-1222): acknowledges records that a member has acquired, or
-renews its locks. The answer is sent when the result is stored.
+renews their locks. The response is sent when the result is stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def handle_share_acknowledge(
     code = check_member(request.group_id, request.member_id)
     epoch = request.share_session_epoch
     if code == ErrorCode.NONE and epoch == INITIAL_EPOCH:
-        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH  # only ShareFetch begins one
+        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH  # only ShareFetch begins a session
     if code != ErrorCode.NONE:
         return ShareAcknowledgeResponse(error_code=code)
     assert request.group_id is not None

@@ -1,10 +1,10 @@
-"""ShareFetch 1-2 (KIP-932, KIP-1206, KIP-1222): acknowledges records that a member had, and
-acquires records for it.
+"""ShareFetch 1-2 (KIP-932, KIP-1206, KIP-1222): acknowledges records that a member has acquired
+before, and acquires records for it.
 
-Acknowledgements are applied first, so they never concern records that this request acquires.
-Records are acquired once the acknowledgements are stored: records that the request releases can be
-among them, and no lock begins while the answer waits. (Kafka does both at the same time, so a slow
-write of its state holds locks.)
+Acknowledgements are applied first, so they never apply to records that this request acquires.
+Records are acquired once the acknowledgements are stored. So the member can get records that the
+request releases, and no lock begins while the response waits. (Kafka does both at the same time, so
+locks expire while it writes state slowly.)
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def handle_share_fetch(
 
 
 def _size(response: ShareFetchResponse, version: int) -> int:
-    """The approximate size of the answer in bytes. Its records are not copied."""
+    """The approximate size of the response in bytes. Its records are not copied."""
     rows = [row for topic in response.responses for row in topic.partitions]
     records = [row.records for row in rows]
     for row in rows:
@@ -107,7 +107,9 @@ def _size(response: ShareFetchResponse, version: int) -> int:
 
 
 def _most_bytes(broker: ShareLeaderParts, ctx: RequestContext) -> int:
-    """The limit of one answer in bytes: fetch.max.bytes, and what a quota allows in a window."""
+    """The limit of one response in bytes: fetch.max.bytes, or less if a quota allows less in a
+    window.
+    """
     most: int = broker.config["fetch.max.bytes"]
     if broker.throttles is None or ctx.connection is None:
         return most

@@ -1,7 +1,7 @@
 """InitializeShareGroupState 0, ReadShareGroupState 0, WriteShareGroupState 0-1,
 DeleteShareGroupState 0 and ReadShareGroupStateSummary 0-1: the state of share-partitions (KIP-932).
 
-Each partition of a request gets its own answer, in the request's order.
+Each partition of a request gets its own result, in the order of the request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 A = TypeVar("A")
 T = TypeVar("T")
 ROWS_AT_ONCE = 32
-"""Other requests have their turn after this many rows."""
+"""Other requests run after this many rows."""
 
 
 class ShareStateParts(Protocol):
@@ -159,7 +159,7 @@ async def _each(
     failure: Callable[..., A],
     topic_result: Callable[..., T],
 ) -> list[T]:
-    """Answer each partition of a request; the group "" gets no answers, as in Kafka."""
+    """The result of each partition of a request. As in Kafka, the group "" gets no results."""
     if not request.group_id:
         return []
 

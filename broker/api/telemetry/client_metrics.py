@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions 0 and PushTelemetry 0 (KIP-714): they say which metrics a client
-pushes, and receive them.
+"""GetTelemetrySubscriptions 0 and PushTelemetry 0 (KIP-714): which metrics a client should push,
+and the metrics that it pushes.
 
-Kafka advertises the two APIs if a receiver is configured; kstore always has one, the broker's own
+Kafka advertises the two APIs if a receiver is configured. kstore always has one: the broker's own
 metrics. The rules are in state/telemetry/client_metrics.py.
 """
 
@@ -32,9 +32,9 @@ __all__ = ["TelemetryParts", "handle_get_telemetry_subscriptions", "handle_push_
 
 NO_COMPRESSION = 0
 MAX_RATIO = 100
-"""The largest accepted compression ratio; real metrics are compressed to a tenth."""
+"""The largest accepted compression ratio. Real metrics are compressed to a tenth."""
 FREE_BYTES = 16_384
-"""Bytes that any push may expand to, however small it is."""
+"""The size in bytes up to which the ratio is not checked."""
 
 
 class TelemetryParts(Protocol):
@@ -56,7 +56,7 @@ class TelemetryParts(Protocol):
 def handle_get_telemetry_subscriptions(
     broker: TelemetryParts, request: GetTelemetrySubscriptionsRequest, ctx: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return what this client should push. A client without an id gets one."""
+    """Return what the client should push. A client without an id gets one."""
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = uuid4()
@@ -110,7 +110,7 @@ async def _take(
     except OtlpTooLargeError:
         return ErrorCode.TELEMETRY_TOO_LARGE
     except OtlpError:
-        telemetry.unreadable += 1  # a problem of the receiver: Kafka does not parse the metrics
+        telemetry.unreadable += 1  # an error of the receiver: Kafka does not parse the metrics
     return ErrorCode.NONE
 
 
@@ -141,8 +141,8 @@ def _client(instance_id: UUID, ctx: RequestContext) -> dict[str, str]:
 
 
 def _software(ctx: RequestContext) -> tuple[str, str]:
-    """The software name and version that the client sent in ApiVersions; unknown before its version
-    3.
+    """The software name and version that the client sent in ApiVersions. Before version 3 they are
+    unknown.
     """
     from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 

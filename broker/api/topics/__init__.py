@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords. It checks the form of requests;
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords. This room checks requests, and
 broker.runtime.topics executes them.
 
 May import: kstore._fast.broker, kstore.acls, kstore.broker.api, kstore.broker.runtime,

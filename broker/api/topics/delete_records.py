@@ -36,12 +36,12 @@ __all__ = ["DeleteRecordsParts", "handle_delete_records"]
 HIGH_WATERMARK = -1
 NO_EPOCH = -1
 PARTITIONS_AT_ONCE = 256
-"""Partitions whose records are deleted in one call; other calls of the log dir run between such
-calls.
+"""The number of partitions whose records are deleted in one call. Other calls of the log dir run
+between such calls.
 """
 _GONE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 POLL_S = 0.02
-"""How often followers are checked: their fetches show what they have deleted."""
+"""How often followers are checked. Their fetches show what they have deleted."""
 
 
 class DeleteRecordsParts(Protocol):
@@ -61,7 +61,7 @@ class DeleteRecordsParts(Protocol):
 
 
 class _Waiting(NamedTuple):
-    """A partition whose followers have not deleted yet what its leader has deleted."""
+    """A partition whose followers have not yet deleted what its leader has deleted."""
 
     topic: str
     partition: Partition
@@ -71,7 +71,9 @@ class _Waiting(NamedTuple):
     result: DeleteRecordsPartitionResult
     leader_epoch: int
     is_retired: bool
-    """It takes no records, and is deleted when all retired ones of its topic are empty."""
+    """Whether it is retired: it accepts no records, and is deleted when all retired partitions of
+    its topic are empty.
+    """
 
 
 async def handle_delete_records(
@@ -122,7 +124,7 @@ def _check(
 
 
 async def _delete(broker: DeleteRecordsParts, begun: list[_Waiting]) -> list[_Waiting]:
-    """Delete in the threads of the log dirs; returns the partitions whose followers are not
+    """Delete in the threads of the log dirs. Returns the partitions whose followers are not
     done.
     """
     places: dict[str, list[_Waiting]] = {}
@@ -133,7 +135,7 @@ async def _delete(broker: DeleteRecordsParts, begun: list[_Waiting]) -> list[_Wa
         for path, rows in places.items()
         for start in range(0, len(rows), PARTITIONS_AT_ONCE)
     ]
-    # All are started at once, so a hanging log dir does not delay others.
+    # All calls are started at once, so a log dir that hangs does not delay others.
     done = await asyncio.gather(*(_delete_piece(broker, path, rows) for path, rows in pieces))
     return [each for waiting in done for each in waiting]
 
@@ -173,8 +175,8 @@ def _was_stopped(each: _Waiting, problem: LogError | OSError) -> bool:
 
 
 def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:
-    """Set the result of a partition as far as it is known; returns whether it is final. The
-    partition may have been deleted by now, or replaced by another of the same name.
+    """Set the result of a partition as far as it is known. Returns whether it is final. The
+    partition may have been deleted meanwhile, or another one may have its name.
     """
     result = each.result
     result.error_code = check_leader(each.partition, NO_EPOCH, each.partition_epoch)
@@ -191,7 +193,7 @@ def _is_over(broker: DeleteRecordsParts, each: _Waiting) -> bool:
     if index >= len(topic.partitions):
         result.error_code, result.low_watermark = ErrorCode.NONE, each.offset
         return True
-    # This broker has stopped it: the metadata will show whether it was deleted or moved.
+    # This broker has stopped the replica. The metadata will show whether it was deleted or moved.
     return topic.partitions[index].leader_epoch != each.leader_epoch
 
 

@@ -1,8 +1,8 @@
 """CreateTopics 2-7, DeleteTopics 1-6, CreatePartitions 0-3: changes of topics by admin clients.
 
-state/metadata/topic_rules.py has the rules, runtime/topics/topics.py executes them, and this file
-converts the messages. Each topic of a request is answered separately, and once. Nothing waits for
-other brokers, so a timeout matters only if it is 0 or less: then nothing is done, as in Kafka.
+state/metadata/topic_rules.py has the rules, runtime/topics/topics.py executes changes, and this
+file converts the messages. Each topic of a request gets one row of the response. As in Kafka,
+nothing is done if the request's timeout is 0 or less.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class TopicParts(HasAuthorizer, Protocol):
 
 
 class CreateTopicsParts(TopicParts, HasConfigs, Protocol):
-    """The handler of CreateTopics also returns settings."""
+    """The parts that the handler of CreateTopics uses, which also returns settings."""
 
 
 async def handle_create_topics(
     broker: CreateTopicsParts, request: CreateTopicsRequest, ctx: RequestContext
 ) -> CreateTopicsResponse:
-    """Create topics. A name that is in the request twice is INVALID_REQUEST and not created."""
+    """Create topics. A name that is in the request twice gets INVALID_REQUEST."""
     counts = Counter(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     if request.timeout_ms <= 0:
@@ -121,7 +121,7 @@ THROTTLED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
 
 
 def _mutations(broker: TopicParts, ctx: RequestContext) -> Mutations | None:
-    """The charge for the partitions that the request creates or deletes, if there is one."""
+    """The charge for the partitions that the request creates or deletes. None without a quota."""
     if broker.throttles is None:
         return None
     strict = ctx.api_version >= STRICT_FROM[ctx.api_key]
@@ -131,7 +131,7 @@ def _mutations(broker: TopicParts, ctx: RequestContext) -> Mutations | None:
 
 
 def _throttle(broker: TopicParts, ctx: RequestContext, mutations: Mutations | None) -> int:
-    """How long the client must wait after this request; meanwhile its requests are not served."""
+    """How long the client must wait after this request. Mutes its connection for this time."""
     wait_ms = 0 if mutations is None else mutations.wait_ms()
     if wait_ms and broker.throttles is not None and ctx.connection is not None:
         broker.throttles.hold(ctx.connection, wait_ms)
@@ -182,7 +182,7 @@ async def _create(
 
 
 def _hide_configs(broker: HasAuthorizer, ctx: RequestContext, made: CreatableTopicResult) -> None:
-    """Hide the configs of a created topic from clients that may not describe them."""
+    """Remove the settings of a created topic for clients that may not describe them."""
     topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE_CONFIGS
     if made.error_code == ErrorCode.NONE and not allowed(
         broker, ctx, may, topic, made.name, quiet=True
@@ -193,7 +193,7 @@ def _hide_configs(broker: HasAuthorizer, ctx: RequestContext, made: CreatableTop
 
 
 def _configs(broker: HasConfigs, topic: TopicImage) -> list[CreatableTopicConfigs]:
-    """The configs as DescribeConfigs shows them, sorted by name."""
+    """The settings of a topic as DescribeConfigs returns them, sorted by name."""
     rows = []
     for name, default, default_source in shown_topic_defaults(broker):
         value, source = default, default_source
@@ -208,7 +208,9 @@ def _configs(broker: HasConfigs, topic: TopicImage) -> list[CreatableTopicConfig
 async def handle_delete_topics(
     broker: TopicParts, request: DeleteTopicsRequest, ctx: RequestContext
 ) -> DeleteTopicsResponse:
-    """Delete topics by name, or by id from version 6 on; naming one twice is INVALID_REQUEST."""
+    """Delete topics by name, or by id from version 6 on. A topic that is named twice gets
+    INVALID_REQUEST.
+    """
     asked = request.topics
     if ctx.api_version < 6:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
@@ -248,8 +250,8 @@ async def handle_delete_topics(
 def _named_once(
     asked: list[DeleteTopicState], *, timely: bool
 ) -> tuple[DeleteTopicsResponse, list[DeleteTopicState]]:
-    """An answer that refuses names and ids that the request gives twice, and the remaining topics.
-    A topic that is given by name and by id remains.
+    """A response that refuses names and ids that are in the request twice, and the remaining
+    topics. A topic that is named by its name and by its id remains.
     """
     response = DeleteTopicsResponse()
     counts = Counter((state.name, state.topic_id) for state in asked)
@@ -266,8 +268,8 @@ def _named_once(
 
 
 def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
-    """Whether the client may delete the topic. A client that may describe it also learns that it
-    does not exist.
+    """Whether the client may delete the topic. If the topic does not exist, a client that may
+    describe it gets that as the error.
     """
     there = name in broker.image.topics
     needed = AclOperation.DELETE if there else AclOperation.DESCRIBE
@@ -277,7 +279,7 @@ def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
 def _not_deleted(
     broker: TopicParts, ctx: RequestContext, state: DeleteTopicState, name: str
 ) -> DeletableTopicResult:
-    """The refusal; a client that may not describe the topic learns nothing new."""
+    """The refusal. It does not reveal the topic to a client that may not describe it."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = allowed(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
     return DeletableTopicResult(
@@ -289,7 +291,7 @@ def _not_deleted(
 
 
 def _resolve(broker: TopicParts, state: DeleteTopicState) -> tuple[str | None, int]:
-    """The topic's name, or an error code if it does not exist."""
+    """The topic's name, or the error code if it does not exist."""
     if state.name is not None:
         if state.topic_id != ZERO_UUID:
             return state.name, ErrorCode.INVALID_REQUEST
@@ -317,8 +319,8 @@ async def _delete(broker: TopicParts, name: str) -> tuple[int, str | None]:
 async def handle_create_partitions(
     broker: TopicParts, request: CreatePartitionsRequest, ctx: RequestContext
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics, all at the same time: each may wait for a leader that does not
-    answer. Naming a topic twice is INVALID_REQUEST.
+    """Add partitions to topics. All expansions run at the same time, since each may wait for a
+    leader that does not answer. A topic that is named twice gets INVALID_REQUEST.
     """
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()

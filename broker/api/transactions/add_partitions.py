@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn 0-5: adds partitions to a transaction, or checks whether they belong to it.
+"""AddPartitionsToTxn 0-5: adds partitions to a transaction, or verifies that they belong to it.
 
-Up to version 3 the client is a producer with one transaction; from version 4 on it is a broker with
-many (KIP-890). Either all partitions of a transaction are added or none, so all are checked first.
-broker/state decides what is allowed.
+Up to version 3 the client is a producer with one transaction. From version 4 on it is a broker,
+with many transactions (KIP-890). Either all partitions of a transaction are added or none, so all
+are checked first. broker/state decides what is allowed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = ["fenced_as_known", "handle_add_partitions_to_txn"]
 FIRST_BROKER_VERSION = 4
 FIRST_WITH_PRODUCER_FENCED = 2
 RETIRED = ErrorCode.INVALID_PARTITION_COUNT
-"""The error of a partition that no longer accepts records because its topic loses partitions: the
-records belong to another partition now.
+"""The error for a partition that no longer accepts records because of a contraction: the records
+belong to another partition now.
 """
 Codes = list[int]
 """An error code for each partition of a transaction, in the order of the request."""
@@ -49,8 +49,8 @@ Found = list[tuple[AddPartitionsToTxnTransaction, Codes]]
 def handle_add_partitions_to_txn(
     broker: AddPartitionsParts, request: AddPartitionsToTxnRequest, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add partitions to transactions, or check whether they belong to them. In a cluster, and if
-    answers wait for the disk, the answer is sent once its decision can no longer be lost.
+    """Add partitions to transactions, or verify that they belong to them. In a cluster, and if
+    responses wait for the disk, the response is sent once the decision can no longer be lost.
     """
     found = sliced(broker, ctx, _decide(broker, request, ctx))
     if isinstance(found, Awaitable):
@@ -118,8 +118,8 @@ def _add(
     client_version: int,
     retired: int,
 ) -> Work[Codes]:
-    """The result for each partition. If one does not exist, or no longer accepts records, none is
-    added; ``retired`` is the error code of the latter.
+    """The result for each partition. If one does not exist or no longer accepts records, none is
+    added. ``retired`` is the error code for a partition that no longer accepts records.
     """
     places = yield from _places(asked)
     name, claim = asked.transactional_id, Claim(asked.producer_id, asked.producer_epoch)
@@ -157,15 +157,15 @@ def _places(asked: AddPartitionsToTxnTransaction) -> Work[list[TopicPartition]]:
 
 
 def _none_added(problems: Codes) -> Work[Codes]:
-    """The codes if some partitions cannot be added: then no other is."""
+    """The error codes if some partitions cannot be added, so that none is."""
     return (yield from each(lambda code: code or ErrorCode.OPERATION_NOT_ATTEMPTED, problems))
 
 
 def _denied(
     broker: AddPartitionsParts, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
 ) -> Work[Codes]:
-    """The errors of partitions that the client may not write to, with all other errors; empty if it
-    may write to all.
+    """The errors if there are partitions that the client may not write to, with all other errors.
+    Empty if it may write to all.
     """
     if broker.authorizer is None:
         return []
@@ -192,7 +192,7 @@ def _denied(
 
 
 def _added(found: Found, version: int) -> Work[AddPartitionsToTxnResponse]:
-    """The answer, in the form of the version."""
+    """The response in the form of its version."""
 
     def topics(
         asked: AddPartitionsToTxnTransaction, codes: Codes
@@ -226,7 +226,9 @@ def _topic(
 
 
 def fenced_as_known(code: int, api_version: int) -> int:
-    """Replace the error for a fenced producer: old clients know only INVALID_PRODUCER_EPOCH."""
+    """Replace the error for a fenced producer, since old clients know only
+    INVALID_PRODUCER_EPOCH.
+    """
     if code == ErrorCode.PRODUCER_FENCED and api_version < FIRST_WITH_PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

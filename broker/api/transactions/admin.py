@@ -1,5 +1,5 @@
-"""DescribeTransactions, ListTransactions 0-2, DescribeProducers and WriteTxnMarkers 1-2: finding
-and ending transactions that hang (KIP-664).
+"""DescribeTransactions, ListTransactions 0-2, DescribeProducers and WriteTxnMarkers 1-2: find and
+end transactions that hang (KIP-664).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ __all__ = [
 FIRST_MARKERS_WITH_TRANSACTION_VERSION = 2
 PARTITIONS_PER_TURN = 32
 STEPS_ON_THE_LOOP = 1_000_000
-"""Steps of one match, which take at most 10 ms. Ids of usual length never need so many."""
+"""The limit of steps for one match. They take at most 10 ms. Ids of usual length never need so
+many.
+"""
 
 
 async def handle_describe_transactions(
@@ -93,7 +95,8 @@ async def handle_list_transactions(
     now_ms, slices = broker.node.now_ms(), Slices()
     for partition in partitions:
         for item in list(partition.shard.transactions.values()):
-            # The pattern comes last, so it is not matched against ids that the client may not see.
+            # The pattern comes last, so it is not matched with ids that the client may not
+            # describe.
             if (
                 wanted.accepts(item, now_ms)
                 and _shown(broker, ctx, item.transactional_id)
@@ -105,8 +108,8 @@ async def handle_list_transactions(
 
 
 async def _matches(wanted: TransactionFilter, transactional_id: str) -> bool:
-    """Whether an id matches the pattern. RE2 releases the interpreter's lock, so a long id is
-    matched in a thread.
+    """Whether an id matches the pattern. A long id is matched in a thread, since RE2 releases the
+    GIL.
     """
     if wanted.cost(transactional_id) > STEPS_ON_THE_LOOP:
         return await asyncio.to_thread(wanted.matches, transactional_id)
@@ -129,9 +132,7 @@ def _listed(transaction: Transaction) -> ListTransactionsResponseTransactionStat
 async def handle_describe_producers(
     broker: TransactionAdminParts, request: DescribeProducersRequest, ctx: RequestContext
 ) -> DescribeProducersResponse:
-    """Return the producers that each partition's log remembers, and where their
-    transactions began.
-    """
+    """Return the producers of each partition's log, and where their open transactions begin."""
     response = DescribeProducersResponse()
     for asked in request.topics:
         topic = TopicResponse(name=asked.name)
@@ -189,7 +190,7 @@ def _producers(broker: TransactionAdminParts, place: TopicPartition) -> Partitio
 async def handle_write_txn_markers(
     broker: TransactionAdminParts, request: WriteTxnMarkersRequest, ctx: RequestContext
 ) -> WriteTxnMarkersResponse:
-    """End transactions on partitions, for another broker or an administrator. The answer is sent
+    """End transactions on partitions, for another broker or an administrator. The response is sent
     once the markers can no longer be lost.
     """
     response, markers = WriteTxnMarkersResponse(), broker.markers()

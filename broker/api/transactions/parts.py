@@ -67,11 +67,11 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
 
     @property
     def partition_news(self) -> Lazy[PartitionNews] | None:
-        """Learns of new partitions; None if this broker creates them all."""
+        """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property
     def admission(self) -> Lazy[TransactionAdmission]:
-        """Asks transaction coordinators on behalf of producers."""
+        """Asks transaction coordinators about producers."""
 
     @property
     def markers(self) -> Lazy[Markers]:

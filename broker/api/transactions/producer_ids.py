@@ -31,9 +31,7 @@ LARGEST_LEAST_ID = 1 << 62
 async def handle_init_producer_id(
     broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
-    """Return a producer id and its epoch. The epoch of an idempotent producer is always 0: the
-    broker never raises it.
-    """
+    """Return a producer id and its epoch. The epoch of an idempotent producer is always 0."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.least_producer_id >= 0:
@@ -53,7 +51,7 @@ async def _skip_ids(
     broker: ProducerIdParts, request: InitProducerIdRequest, ctx: RequestContext
 ) -> InitProducerIdResponse:
     """Reserve the ids below a number for the producers of another cluster, whose logs are copied to
-    this one with their ids. This request allocates no id.
+    this cluster with their producer ids. This request allocates no id.
     """
     if not allowed_cluster(broker, ctx, AclOperation.REPLICATOR_WRITE):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -67,7 +65,7 @@ async def _skip_ids(
 
 
 def _may_be_idempotent(broker: ProducerIdParts, ctx: RequestContext) -> bool:
-    """Whether the client may be idempotent: it may if it may write to any topic (KIP-679)."""
+    """Whether the client may be idempotent: it needs the right to write to some topic (KIP-679)."""
     needed = AclOperation.IDEMPOTENT_WRITE
     if allowed_cluster(broker, ctx, needed, quiet=True):
         return True

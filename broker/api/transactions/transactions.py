@@ -1,8 +1,8 @@
 """AddOffsetsToTxn 0-4, EndTxn 0-5 and TxnOffsetCommit 0-5: requests of transactional producers to
 their coordinators. AddPartitionsToTxn is in add_partitions.py.
 
-broker/state decides what is allowed; this file checks what exists, and which error each version
-knows.
+broker/state decides what is allowed. This file checks which partitions exist, and converts errors
+to those that a version knows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RETRIABLE_FOR_COMMIT = {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_
 async def handle_add_offsets_to_txn(
     broker: TransactionalOffsetsParts, request: AddOffsetsToTxnRequest, ctx: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    """Add the partition of __consumer_offsets that keeps the group."""
+    """Add the group's partition of __consumer_offsets to the transaction."""
     coordinator = broker.transactions()
     try:
         place = await _group_place(broker, request.group_id)
@@ -82,7 +82,7 @@ async def _group_place(broker: TransactionalOffsetsParts, group_id: str) -> Topi
 def handle_end_txn(
     broker: TransactionalOffsetsParts, request: EndTxnRequest, ctx: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    """Commit or abort a transaction; from version 5 on, the answer has the producer's next
+    """Commit or abort a transaction. From version 5 on, the response has the producer's next
     epoch.
     """
     coordinator = broker.transactions()
@@ -123,7 +123,7 @@ def _ended(decision: Decision, api_version: int) -> EndTxnResponse:
 async def handle_txn_offset_commit(
     broker: TransactionalOffsetsParts, request: TxnOffsetCommitRequest, ctx: RequestContext
 ) -> TxnOffsetCommitResponse:
-    """Commit offsets of partitions that exist, in the producer's transaction."""
+    """Commit the offsets of partitions that exist, in the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
     group_id, news = request.group_id, broker.partition_news
     try:
@@ -142,9 +142,9 @@ async def handle_txn_offset_commit(
 async def _hear(
     broker: TransactionalOffsetsParts, news: PartitionNews, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """As `_split_by_existence`, with the newest metadata, after the group's earlier commits: the
-    owner may have learned of a partition earlier than this broker. KafkaError unless this broker is
-    the group's coordinator, or if the earlier commits take too long.
+    """As `_split_by_existence`, but after the group's earlier commits and with the newest metadata,
+    since the client may know a partition earlier than this broker. Raises KafkaError if this broker
+    is not the group's coordinator, or if the earlier commits take too long.
     """
     broker.groups().find(request.group_id).check()
     named = [
@@ -172,7 +172,7 @@ async def _commit(
     if not request.group_id:
         return txn_offset_commit_failure(request, ErrorCode.INVALID_GROUP_ID)
     try:
-        # Until the offsets are in the log: a marker may come first.
+        # Watch until the offsets are in the log, since a marker may come first.
         with broker.markers().watch(request.producer_id):
             code = await _admit_offsets(broker, request, ctx.api_version)
             if code == ErrorCode.NONE:
@@ -198,7 +198,7 @@ async def _admit_offsets(
     verifies = broker.config["transaction.partition.verification.enable"]
     if not (adds or verifies):
         return ErrorCode.NONE
-    await groups.loaded_partition(request.group_id)  # else nothing is added
+    await groups.loaded_partition(request.group_id)  # otherwise nothing is added
     answers = await broker.admission().ask(
         request.transactional_id, claim, frozenset({place}), adds=adds
     )
@@ -211,7 +211,9 @@ def _split_by_existence(
     request: TxnOffsetCommitRequest,
     error_code: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
-    """The topics with known partitions, and the answers for the others, which are errors."""
+    """The topics with known partitions, and the response's rows for the others, which have
+    errors.
+    """
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -234,7 +236,7 @@ def _split_by_existence(
 
 
 def _hide_loading(response: TxnOffsetCommitResponse) -> None:
-    """Replace COORDINATOR_LOAD_IN_PROGRESS, which producers before 2.0 do not handle
+    """Replace COORDINATOR_LOAD_IN_PROGRESS, which producers of Kafka before 2.0 do not handle
     (KAFKA-7296).
     """
     for topic in response.topics:
