@@ -1,7 +1,7 @@
 """A cache for keys that clients choose, with a limit in bytes. The least recently used entry is
 dropped first.
 
-Callers give the sizes; `text_bytes` knows that of a str.
+Callers pass the sizes. `text_bytes` returns that of a str.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class BoundedCache(Generic[K, V]):
         return [(key, value) for key, (value, _) in self._entries.items()]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Store a value; ``size`` is in bytes and includes the key. A value larger than the limit
-        is not stored.
+        """Store a value; ``size`` is in bytes and includes the key. A value that is larger than the
+        limit is not stored.
         """
         old = self._entries.pop(key, None)
         if old is not None:

@@ -1,4 +1,4 @@
-"""The distribution of values in buckets by powers of two, and quantiles of the last one to two
+"""The distribution of values in buckets of powers of two, and quantiles over the last one to two
 minutes, as Kafka's histograms report them. It reads no clock.
 """
 
@@ -15,7 +15,7 @@ WINDOW_S = 60.0
 
 
 class Lately(NamedTuple):
-    """The values since the start of the window before the last one, as the reader has seen it."""
+    """The values since the start of the previous window."""
 
     seen: int
     total: int
@@ -23,18 +23,16 @@ class Lately(NamedTuple):
     buckets: Sequence[int]
     seconds: float
     timed: int
-    """The number of values that arrived in these seconds; values before the first call are not
-    included.
-    """
+    """The number of values in these seconds. Values before the first call are not included."""
 
     @property
     def per_second(self) -> float:
-        """The rate; 0 at the first call."""
+        """The rate. 0 at the first call."""
         return self.timed / self.seconds if self.seconds else 0.0
 
     @property
     def mean(self) -> float:
-        """The mean; 0 without values."""
+        """The mean. 0 without values."""
         return self.total / self.seen if self.seen else 0.0
 
 
@@ -63,8 +61,8 @@ class Distribution:
             self._largest[0] = value
 
     def lately(self, now_s: float) -> Lately:
-        """The last one or two windows; ``now_s`` is a monotonic clock. A window ends at the first
-        call after its time.
+        """The values of the last one or two windows. ``now_s`` is a monotonic clock. A window ends
+        at the first call after its time.
         """
         if not self._marks or now_s - self._marks[-1][0] >= WINDOW_S:
             begun = bool(self._marks)
@@ -84,7 +82,7 @@ class Distribution:
 
 
 def quantile_of(buckets: Sequence[int], quantile: float) -> float:
-    """The value that this fraction of the counted ones did not exceed, interpolated between the
+    """The value that this fraction of the counted values did not exceed, interpolated between the
     bounds of its bucket. NaN if nothing was counted.
     """
     wanted = sum(buckets) * quantile

@@ -1,7 +1,7 @@
-"""Faults that a test injects: which requests a rule matches, how often, and what happens to them.
+"""The rules of injected faults: which requests a rule matches, how often, and what happens to them.
 
-Pure: rules are checked in the order in which they were added, and each rule has its own random
-seed. broker/faults.py executes a verdict, and kstore.protocol reads requests.
+Rules are checked in the order in which they were added, and each rule has its own random seed.
+broker/faults.py executes the result, and kstore.protocol decodes requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kstore.protocol.registry import APIS
 __all__ = ["Asked", "Fault", "FaultBook", "FaultError", "Place", "Strike", "read_fault", "shown"]
 
 Place = tuple[str, int]
-"""Topic and partition; partition -1 if a request names the topic as a whole."""
+"""Topic and partition. Partition -1 stands for a whole topic."""
 WHOLE_TOPIC = -1
 ACTIONS = ("error", "delay", "drop", "disconnect")
 MOMENTS = ("before", "after")
@@ -31,7 +31,7 @@ CODES = {name: code for code, name in NAMES.items()} | {
 
 
 class FaultError(ValueError):
-    """An invalid rule; the message says why, and what is allowed."""
+    """An invalid rule. The message says why, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Fault:
     """The error code of an ``error``."""
     delay_ms: int = 0
     when: str = "before"
-    """Before the request is executed, which then does not happen; or after it, so that only the
-    answer is lost.
+    """``before`` the request is executed, which then does not happen, or ``after`` it, so that only
+    the response is lost.
     """
     count: int | None = None
     """How many requests it applies to; None: all."""
@@ -70,11 +70,11 @@ class Asked(NamedTuple):
     node: int
     from_broker: bool
     places: Collection[Place] = ()
-    """Its topics and partitions; needed only if `FaultBook.names_topics`."""
+    """Its topics and partitions. Required only if `FaultBook.names_topics`."""
 
 
 class Strike(NamedTuple):
-    """A rule applies to a request: to all of it, or to some places in it."""
+    """A rule that applies to a request, or to some topics and partitions in it."""
 
     fault: Fault
     places: tuple[Place, ...]
@@ -132,7 +132,7 @@ class FaultBook:
         return number in self._rules
 
     def add(self, fault: Fault) -> int:
-        """Add a rule and return its number. FaultError if there are too many."""
+        """Add a rule and return its number. Raises FaultError if there are too many."""
         if len(self._rules) >= MAX_RULES:
             raise FaultError(f"there are {MAX_RULES} faults already: remove some")
         self._last += 1
@@ -170,8 +170,9 @@ class FaultBook:
         )
 
     def strike(self, asked: Asked) -> list[Strike]:
-        """The faults of this request. Delays add up; the first error of each place counts; if the
-        request is dropped or disconnected before it is executed, no other rule applies.
+        """The faults of this request. Delays add up. Of several errors for a place, the first
+        applies. If the request is dropped or disconnected before it is executed, no other rule
+        applies.
         """
         found: list[Strike] = []
         failed: set[Place] = set()
@@ -204,7 +205,7 @@ class FaultBook:
 
 
 def _is_at(fault: Fault, place: Place) -> bool:
-    """Whether a rule matches a place."""
+    """Whether a rule matches a topic or partition."""
     topic, partition = place
     named = fault.partition is None or partition in {fault.partition, WHOLE_TOPIC}
     return topic == fault.topic and named
@@ -225,7 +226,7 @@ def shown(fault: Fault) -> dict[str, Any]:
 
 
 def read_fault(row: Any) -> Fault:
-    """A rule from its JSON object; FaultError for an invalid one."""
+    """A rule from its JSON object. Raises FaultError if it is invalid."""
     if not isinstance(row, Mapping):
         raise FaultError(f"a fault is an object with an action, not {row!r}")
     known = sorted(field.name for field in fields(Fault))

@@ -1,8 +1,8 @@
-"""Regular expressions from clients: RE2's syntax, matches of the whole text, and a time that is
-linear in the expression's size times the text's.
+"""Regular expressions from clients, with RE2's syntax. They match whole texts, in a time that is
+linear in the size of the expression times the size of the text.
 
-RE2 does the work. Python's engine backtracks: one expression could keep the broker busy for hours,
-so it never gets an expression from a client.
+RE2 does the matching. Python's engine backtracks, so one expression of a client could keep the
+broker busy for hours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ __all__ = ["LinearRegex", "regex_error"]
 MAX_STEPS = 4096
 """The limit for an expression's program: about 100 topic names joined by |, or ``.{400}``."""
 MAX_MEMORY = 512 * 1024
-"""Bytes that one expression may use: if matching needs more, RE2 clears its cache and continues."""
+"""The memory limit of one expression in bytes. If matching needs more, RE2 clears its cache and
+continues.
+"""
 MAX_TOLD = 100
 """The limit of an error's text, since RE2 quotes the expression in it."""
 
@@ -29,7 +31,7 @@ class LinearRegex:
     """An expression, ready to match whole texts. An invalid one matches nothing."""
 
     def __init__(self, text: str) -> None:
-        import re2  # takes 15 ms and 4 MB, so only when a client sends an expression
+        import re2  # imported late, since it takes 15 ms and 4 MB
 
         self.problem: str | None = None
         """RE2's error for the expression, or None."""
@@ -52,7 +54,7 @@ class LinearRegex:
             self.problem = error.args[0].decode("utf-8", "replace")[:MAX_TOLD]
         except UnicodeEncodeError:
             self.problem = "invalid UTF-8"
-        re2.purge()  # its cache would keep 128 expressions of clients, with their memory
+        re2.purge()  # its cache would hold 128 expressions of clients
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
@@ -65,5 +67,5 @@ class LinearRegex:
         return frozenset(text for text in texts if self.matches(text))
 
     def cost(self, text: str) -> int:
-        """The largest number of steps of a match with this text; a step takes about 10 ns."""
+        """The largest number of steps of a match with this text. A step takes about 10 ns."""
         return self._steps * (len(text) + 1)

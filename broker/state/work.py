@@ -1,7 +1,7 @@
-"""Work in small pieces: a generator that yields where others may have their turn, and returns its
-result. The caller decides whether they get one.
+"""Work in small pieces: a generator that yields where other work may run, and returns its result.
+The caller decides whether other work runs.
 
-Decisions that may visit many rows are written in this way; it uses no loop and no clock.
+Decisions that may visit many rows are written in this way. They use no loop and no clock.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["ROWS_BETWEEN", "UnderWay", "Work", "each", "each_work", "in_order", 
 A = TypeVar("A")
 T = TypeVar("T")
 ROWS_BETWEEN = 128
-"""Rows between two places where others may have their turn."""
+"""The number of rows between two yields."""
 Work = Generator[None, None, T]
-"""Work that yields where others may have their turn, and returns its result."""
+"""Work that yields where other work may run, and returns its result."""
 
 
 class UnderWay(Generic[T]):
-    """Work in progress: the caller runs a piece whenever there is time for one."""
+    """Work in progress, of which the caller runs a piece whenever it has time."""
 
     __slots__ = ("_work", "result")
 
@@ -31,7 +31,7 @@ class UnderWay(Generic[T]):
         """Set when the last piece is done."""
 
     def go_on(self) -> bool:
-        """Run a piece; returns whether it was the last."""
+        """Run a piece. Returns whether it was the last one."""
         try:
             next(self._work)
         except StopIteration as done:
@@ -41,7 +41,7 @@ class UnderWay(Generic[T]):
 
 
 def whole(work: Work[T]) -> T:
-    """Run work without turns for others, and return its result."""
+    """Run all of the work at once, and return its result."""
     under_way = UnderWay(work)
     while not under_way.go_on():
         pass

@@ -1,7 +1,7 @@
 """The rules for settings of brokers, groups and client metrics, with Kafka's error for each
 violation (KIP-133, KIP-226, KIP-339, KIP-714, KIP-848).
 
-Pure: it computes the new settings and stores nothing. The rules for topics are in topic_rules.py.
+It computes the new settings and stores nothing. The rules for topics are in topic_rules.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OF_LISTENER = "listener.name."
 
 
 class ConfigRefusedError(Exception):
-    """The refusal of a setting: Kafka's error code and a message, None if it has none."""
+    """The refusal of a setting: Kafka's error code and a message, or None without one."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
@@ -67,8 +67,8 @@ def apply_changes(
 ) -> dict[str, str]:
     """The settings after the changes.
 
-    ``list_defaults`` has the values from which append and subtract start if nothing is set; a name
-    that is missing there is not a list, so nothing can be appended.
+    ``list_defaults`` has the values from which append and subtract start if nothing is set. A name
+    that it does not have is not a list, so nothing can be appended.
     """
     for name, count in Counter(change.name for change in changes).items():
         if count > 1:
@@ -112,7 +112,7 @@ def _changed_list(configs: Mapping[str, str], change: Change, default: str | Non
 def replacing_changes(
     current: Mapping[str, str], given: Sequence[tuple[str, str | None]]
 ) -> list[Change]:
-    """The changes after which exactly the given settings remain (AlterConfigs before KIP-339)."""
+    """The changes that replace all settings with the given ones (AlterConfigs, before KIP-339)."""
     changes = [Change(name, Operation.SET, value) for name, value in given]
     named = {name for name, _ in given}
     changes += [Change(name, Operation.DELETE, None) for name in current if name not in named]
@@ -127,7 +127,9 @@ def broker_rows() -> list[str]:
 
 
 def broker_row(name: str) -> ConfigDef | None:
-    """Kafka's or kstore's row of a broker config, including those that have no effect here."""
+    """Kafka's or kstore's row of a broker setting, including those that have no effect in
+    kstore.
+    """
     row = BROKER_CONFIGS.get(name)
     if row is not None:
         return row
@@ -140,9 +142,10 @@ def broker_row(name: str) -> ConfigDef | None:
 def check_broker(
     changes: Sequence[Change], configs: Mapping[str, str], now: Mapping[str, str], *, cluster: bool
 ) -> None:
-    """Refuse settings that a running broker cannot change; unknown names are accepted, as in Kafka.
+    """Refuse settings that a running broker cannot change. As in Kafka, unknown names are accepted.
 
-    ``cluster``: for all brokers. ``now`` has this broker's current settings from all sources.
+    ``cluster``: the settings are for all brokers. ``now`` has this broker's current settings from
+    all sources.
     """
     if not cluster and any(change.name == MIN_INSYNC_REPLICAS for change in changes):
         raise ConfigRefusedError(
@@ -182,7 +185,7 @@ def _check_broker_change(name: str, text: str, now: Mapping[str, str], *, cluste
 
 
 def _check_listener_change(name: str, text: str, *, cluster: bool) -> None:
-    """Check a listener's own setting; one for an unknown listener is accepted, as in Kafka."""
+    """Check a listener's own setting. As in Kafka, a setting of an unknown listener is accepted."""
     rest = name.removeprefix(OF_LISTENER).partition(".")[2]
     base = listener_base(rest)
     if base is None:
@@ -215,7 +218,7 @@ def check_cluster_default(configs: Mapping[str, str]) -> None:
 def check_group(configs: Mapping[str, str], broker: Mapping[str, Any]) -> None:
     """Refuse a group's settings that are unknown, malformed, or outside the broker's limits.
 
-    ``broker`` has the current values of the broker configs whose names begin with ``group.``.
+    ``broker`` has the current values of the broker settings whose names begin with ``group.``.
     """
     from kstore.config.group_configs import GROUP_CONFIGS
 

@@ -30,27 +30,27 @@ __all__ = [
 TIMEOUT = "kstore.expansion.timeout.ms"
 RETENTION_CHECK = "log.retention.check.interval.ms"
 LEAST_LEFT = 1 / 4
-"""The smallest fraction of the time that a new controller, or a restarted broker, has for a
+"""The fraction of the time that a new controller, or a restarted broker, has at least for a
 change.
 """
 ASK_AGAIN_S = 0.1
 """How often coordinators are asked which groups are behind."""
 LOOK_S = 1.0
-"""How often retired partitions are checked for being empty."""
+"""How often the retired partitions are checked: they are deleted when they are empty."""
 MOST_NAMED = 5
 """How many groups a message names."""
 
 
 def left_ms(timeout_ms: int, begun_ms: int, now_ms: int) -> float:
     """How much time is left for a change that was prepared at ``begun_ms``. Clocks can differ or be
-    set, so the result is between LEAST_LEFT of the time and all of it.
+    set, so the result is at least LEAST_LEFT of the time, and at most all of it.
     """
     return min(max(timeout_ms + begun_ms - now_ms, timeout_ms * LEAST_LEFT), timeout_ms)
 
 
 def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: str) -> None:
-    """TopicError unless a topic may get fewer partitions; the given cleanup policy is the one of
-    topics that set none.
+    """Raise TopicError unless a topic may get fewer partitions. ``cleanup`` is the policy of topics
+    that set none.
     """
     topic = image.topics.get(new.name)
     if topic is None:
@@ -84,8 +84,8 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
 
 
 def check_no_other_contraction(name: str, first: int, asked: int) -> None:
-    """TopicError if another number is requested for a topic with a contraction to ``first``
-    partitions.
+    """Raise TopicError if ``asked`` differs from ``first``, the number of partitions of a
+    contraction in progress.
     """
     if first != asked:
         raise TopicError(

@@ -1,4 +1,4 @@
-"""Feature levels (KIP-584): the existing ones, and which updates of the finalized levels are valid.
+"""Feature levels (KIP-584): which features exist, and which updates of finalized levels are valid.
 
 The levels of a new cluster are Kafka 4.3's. Other files store them and report them to clients.
 """
@@ -16,7 +16,7 @@ KRAFT_VERSION = "kraft.version"
 
 
 class Feature(NamedTuple):
-    """One feature: the levels that this broker supports, and the one that a new cluster has."""
+    """One feature: the levels that this broker supports, and the level of a new cluster."""
 
     name: str
     min_level: int
@@ -44,11 +44,13 @@ FEATURES: dict[str, Feature] = {
         Feature("kstore.copybatches", 1, 1, 0),
     )
 }
-"""Kafka 4.3.1's features in the order of its answer, then the extensions that a client may use."""
+"""Kafka 4.3.1's features in the order of its response, then the extensions that a client may
+use.
+"""
 
 
 class FeatureUpdate(NamedTuple):
-    """A request for a finalized level; the type is UPGRADE, SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."""
+    """A request for a finalized level. The type is UPGRADE, SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."""
 
     name: str
     level: int
@@ -68,7 +70,7 @@ def plan_update(
     *,
     validate_only: bool,
 ) -> dict[str, int] | str:
-    """The levels after all updates, or the message for the first refused one: all or none."""
+    """The levels after all updates, or the message for the first refused update."""
     changed = dict(levels)
     for update in updates:
         problem = _refusal(supported, levels.get(update.name, 0), update, node_id)

@@ -1,4 +1,6 @@
-"""Expansions and contractions of topics with `kstore.ordered.expansion`: a part of the image."""
+"""The gates of topics with `kstore.ordered.expansion`: the offsets that a group must have committed
+before it gets other partitions. A part of the image.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ class TopicGates(NamedTuple):
     partitions: int
     """The partition count that the gates are for."""
     thresholds: Mapping[int, tuple[tuple[int, int], ...]]
-    """For each added partition: (prior partition, offset that must be committed there); UNKNOWN
-    until its leader has reported it.
+    """For each added partition: (prior partition, offset that must be committed there). UNKNOWN
+    until its leader has reported the offset.
     """
     retirement: Retirement | None = None
     """The contraction that the gates are for, decided or not."""
     retired: tuple[tuple[int, int], ...] = ()
-    """The same for each retired partition: what must be committed before the others are read."""
+    """The same for each retired partition: the offset that must be committed before the remaining
+    partitions are read.
+    """
 
     def is_of(self, topic_id: UUID, retirement: Retirement | None) -> bool:
         """Whether the gates are for this topic and its current contraction."""

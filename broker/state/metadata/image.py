@@ -1,7 +1,7 @@
 """The metadata image: topics, partitions, leaders and brokers as this broker knows them.
 
-All of it is immutable. A change creates a new image, which the holder (runtime/metadata/cache.py)
-puts in place of the old one.
+It is immutable. A change creates a new image, which replaces the old one in
+runtime/metadata/cache.py.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class BrokerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """The replicas and the leader of a partition; leader -1 is none."""
+    """The replicas and the leader of a partition. Leader -1 means none."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = -1
-    """KIP-232: distinguishes it from a partition of a deleted topic of the same name; -1: it has
-    none.
+    """KIP-232: distinguishes the partition from one of a deleted topic with the same name. -1: it
+    has none.
     """
     state_version: int = 0
-    """The version of its state in the store, which protects its next change."""
+    """The version of its state in the store. The next change checks it."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     """Replicas that a reassignment in progress adds, and removes."""
@@ -78,23 +78,25 @@ class PartitionImage(NamedTuple):
     added.
     """
     offline: tuple[int, ...] = ()
-    """Replicas that cannot serve, on brokers that may be alive."""
+    """Replicas that are offline on brokers that may be alive."""
     elr: tuple[int, ...] = ()
-    """KIP-966: outside the ISR, but with all committed records."""
+    """KIP-966: eligible leader replicas, which are outside the ISR but have all committed
+    records.
+    """
     last_known_elr: tuple[int, ...] = ()
     """The last leader of a partition without an ISR."""
     elr_min_isr: int = 0
-    """The largest min.insync.replicas during the life of the ELR: with a smaller one the high
-    watermark may have passed it.
+    """The largest min.insync.replicas since the ELR exists. With a smaller value, the ELR may not
+    have all committed records.
     """
     recovering: bool = False
-    """KIP-704: the leader was elected uncleanly, and has not reported yet that it has recovered."""
+    """KIP-704: the leader was elected uncleanly and has not reported yet that it has recovered."""
 
 
 def partition_epoch_error(asked: int, known: int) -> int:
     """Compare the partition epoch of a request with that of the partition (KIP-232):
-    INVALID_PARTITION_EPOCH if the request's partition was deleted since, UNKNOWN_TOPIC_OR_PARTITION
-    if it is not known yet. -1 on either side is unknown and not checked.
+    INVALID_PARTITION_EPOCH if the request's partition was deleted, UNKNOWN_TOPIC_OR_PARTITION if it
+    is not known yet. -1 on either side means unknown, and is not checked.
     """
     if NO_EPOCH in (asked, known) or asked == known:
         return ErrorCode.NONE
@@ -104,8 +106,8 @@ def partition_epoch_error(asked: int, known: int) -> int:
 
 
 def new_partitions(assigned: Iterable[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
-    """Partitions on these replicas, with the first as leader; equal ones share one object until
-    they differ.
+    """Partitions on these replicas. The first replica leads. Equal partitions share one object
+    until they differ.
     """
     made: dict[tuple[int, ...], PartitionImage] = {}
     partitions = []
@@ -123,21 +125,23 @@ class TopicImage(NamedTuple):
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
-    """The topic's own settings; everything else has the broker's default."""
+    """The topic's own settings. All others have the broker's defaults."""
     retirement: Retirement | None = None
     hidden: frozenset[int] = frozenset()
-    """Partitions that a group may not have, in its view (groups/consumer/ordered_expansion.py)."""
+    """In the view of a group: partitions that it may not get
+    (groups/consumer/ordered_expansion.py).
+    """
 
     @property
     def producer_count(self) -> int:
-        """How many partitions producers distribute over."""
+        """The number of partitions that producers distribute records over."""
         retirement = self.retirement
         if retirement is not None and retirement.holds:
             return retirement.first
         return len(self.partitions)
 
     def takes_records(self, index: int) -> bool:
-        """Whether a partition accepts records: it does not retire."""
+        """Whether a partition accepts records, because it does not retire."""
         return self.retirement is None or index < self.retirement.first
 
     @property
@@ -153,10 +157,10 @@ class MetadataImage(NamedTuple):
 
     cluster_id: str
     version: int = 0
-    """It increases with every change."""
+    """A number that increases with every change."""
     controller_id: int = -1
     max_partition_epoch: int = -1
-    """KIP-232: the largest allocated partition epoch; metadata with a smaller one is older."""
+    """KIP-232: the largest allocated partition epoch. Metadata with a smaller one is older."""
     topics: Mapping[str, TopicImage] = MappingProxyType({})
     names: Mapping[UUID, str] = MappingProxyType({})
     """Topic names by id."""
@@ -166,7 +170,7 @@ class MetadataImage(NamedTuple):
     """The gates of these topics (runtime/groups/expansion_gates.py)."""
     brokers: Mapping[int, BrokerImage] = MappingProxyType({})
     departed: Mapping[int, BrokerImage] = MappingProxyType({})
-    """Brokers that left recently: clients still get their addresses."""
+    """Brokers that have left recently. Clients still get their addresses."""
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         """The topic of that id, or None."""
@@ -181,14 +185,14 @@ class MetadataImage(NamedTuple):
         return image.partitions[index]
 
     def has_replaced(self, topic: str, index: int, epoch: int) -> bool:
-        """Whether the partition was created after one of that name with this partition epoch; False
-        if that is not known.
+        """Whether the partition was created after the one with this partition epoch and the same
+        name. False if that is not known.
         """
         now = self.partition(topic, index)
         return now is not None and NO_EPOCH != epoch < now.partition_epoch
 
     def with_topics(self, *added: TopicImage) -> MetadataImage:
-        """Add or replace topics. It copies the table of topics, whatever their number."""
+        """Add or replace topics. Copies the table of topics once, however many are added."""
         if not added:
             return self
         topics, names, ordered = dict(self.topics), dict(self.names), set(self.ordered)
@@ -253,7 +257,7 @@ class MetadataImage(NamedTuple):
         return self._with_nodes(alive, departed, controller_id)
 
     def without_broker(self, node_id: int) -> MetadataImage:
-        """Move a broker to the departed ones."""
+        """Move a broker to the departed brokers."""
         if node_id not in self.brokers:
             return self
         brokers = {each: node for each, node in self.brokers.items() if each != node_id}
@@ -281,9 +285,9 @@ class MetadataImage(NamedTuple):
         )
 
     def without(self, hidden: Mapping[str, frozenset[int]]) -> MetadataImage:
-        """A view in which topics lack partitions: in an expansion the last ones are left out, in a
-        contraction some are hidden. Its version is its own: different views, and the image itself,
-        have different versions.
+        """A view in which topics lack partitions. In an expansion the last partitions are left out;
+        in a contraction some are hidden. Each view has a version of its own, which differs from
+        those of other views and of the image.
         """
         topics = dict(self.topics)
         for name, missing in hidden.items():

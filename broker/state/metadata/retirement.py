@@ -1,4 +1,4 @@
-"""The partitions of a topic that retire in a contraction (KIP-253): a part of the image."""
+"""The partitions of a topic that retire in a contraction (KIP-253). A part of the image."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Retirement(NamedTuple):
     """A contraction: a topic's last partitions accept no more records."""
 
     first: int
-    """The first of them; all after it retire, too."""
+    """The first partition that retires. All later ones retire, too."""
     epoch: int
-    """The last leader epoch in which that partition accepted records."""
+    """The last leader epoch in which the first one accepted records."""
     partition_epoch: int
-    """The partition epoch of that partition. Together they identify this contraction."""
+    """The partition epoch of the first one. Together they identify this contraction."""
     holds: bool = False
     """Whether it is decided: producers no longer count the retired partitions. Otherwise it is
     prepared.

@@ -1,7 +1,7 @@
-"""The rules for topics: names, partition counts, replicas and configs, with Kafka's error for each
+"""The rules for topics: names, partition counts, replicas and settings, with Kafka's error for each
 violation.
 
-Pure: it plans, it creates nothing.
+It plans topics, and creates nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TopicError(Exception):
 
 
 class NewTopic(NamedTuple):
-    """A topic that a client requests; -1 means the broker's default."""
+    """A topic that a client requests. -1 means the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -60,8 +60,8 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A new partition count that a client requests for an existing topic; fewer partitions only if
-    it says so.
+    """A new partition count that a client requests for an existing topic. A smaller count is
+    refused unless the client requests a contraction.
     """
 
     name: str
@@ -110,8 +110,8 @@ def plan_topic(
     default_replicas: int,
     start: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of each partition of a new topic; TopicError if it is not allowed. ``start`` is
-    as in `assign_replicas`.
+    """The replicas of each partition of a new topic. ``start`` is as in `assign_replicas`. Raises
+    TopicError.
     """
     check_name(new.name)
     if new.name == CLUSTER_METADATA:
@@ -146,13 +146,13 @@ def plan_topic(
 def plan_partitions(
     image: MetadataImage, new: NewPartitions, *, start: int = 0
 ) -> tuple[tuple[int, ...], ...]:
-    """The replicas of the partitions to add to a topic; TopicError if they are not allowed."""
+    """The replicas of the partitions to add to a topic. Raises TopicError."""
     topic = image.topics.get(new.name)
     if topic is None:
         raise no_topic(new.name)
     have = len(topic.partitions)
     if new.total_count <= have:
-        # The text of Kafka's answers, which scripts look for, comes first.
+        # Kafka's text, which scripts look for, comes first.
         problem = f"Topic already has {have} partition(s)."
         if new.total_count < have:
             problem = (
@@ -174,7 +174,9 @@ def plan_partitions(
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The configs of a topic as text; TopicError for an unknown name or a bad value."""
+    """The settings of a topic as text. Raises TopicError for an unknown name or an invalid
+    value.
+    """
     checked: dict[str, str] = {}
     for name, value in configs.items():
         row = topic_row(name)
@@ -194,7 +196,7 @@ def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def topic_row(name: str) -> ConfigDef | None:
-    """The row of a topic config, including the internal one."""
+    """The row of a topic setting, including the internal one."""
     return (
         INTERNAL_SEGMENT_BYTES if name == INTERNAL_SEGMENT_BYTES.name else TOPIC_CONFIGS.get(name)
     )
@@ -224,8 +226,8 @@ def _check_count(count: int) -> None:
 
 
 def _check_collision(image: MetadataImage, name: str) -> None:
-    """'.' and '_' are the same in metric names, so two names may not differ only in these
-    characters.
+    """Raise TopicError if another topic's name differs only in '.' and '_', which are the same in
+    metric names.
     """
     if "." not in name and "_" not in name:
         return
@@ -261,7 +263,7 @@ def _spread(
     found = assign_replicas(brokers.values(), count, replicas - lacking, start=start)
     if not lacking:
         return found
-    # One after the other: one of them may never return.
+    # Down brokers take turns, since one of them may never return.
     turns = tuple(
         tuple(down[(first + step) % len(down)] for step in range(lacking))
         for first in range(len(down))
@@ -270,7 +272,9 @@ def _spread(
 
 
 def _down(image: MetadataImage) -> set[int]:
-    """The brokers of the replicas that are not up. They follow once they are back."""
+    """The brokers of existing replicas that are not alive. They become followers once they are
+    back.
+    """
     replicas = (part.replicas for topic in image.topics.values() for part in topic.partitions)
     return set().union(*set(replicas)).difference(image.brokers)
 

@@ -1,5 +1,5 @@
-"""Client metrics (KIP-714): which client pushes which metrics, and OpenTelemetry's format. It
-stores no values.
+"""Client metrics (KIP-714): which client pushes which metrics, and how OpenTelemetry's format is
+read. It stores no values.
 
 May import: kstore.broker.state, kstore.errors.
 """

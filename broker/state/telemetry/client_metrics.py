@@ -18,7 +18,7 @@ from kstore.errors import ErrorCode
 __all__ = ["ACCEPTED_COMPRESSION", "ClientInstance", "Instances", "Subscription"]
 
 ACCEPTED_COMPRESSION = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: the preferred one first."""
+"""The accepted compression types, the preferred one first: zstd, lz4, gzip, snappy."""
 KNOWN_COMPRESSION = (0, *ACCEPTED_COMPRESSION)
 DEFAULT_INTERVAL_MS = 300_000
 ALL_METRICS = "*"
@@ -71,18 +71,18 @@ class ClientInstance:
         self.subscription_id = crc - (1 << 32) if crc >> 31 else crc
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether it may request its subscriptions again; if so, the request is noted."""
+        """Whether the client may request its subscriptions again. If so, notes the request."""
         last_ms = max(self.last_get_ms, self.last_push_ms)
         if now_ms - last_ms >= self.interval_ms:
             self.last_get_ms = now_ms
             return True
-        # It was asked to request them again.
+        # The client was asked to request them again.
         retries = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         return self.last_error in retries
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it may push: first after it has requested its subscriptions, then at its
-        interval.
+        """Whether the client may push: first after it has requested its subscriptions, then once
+        per interval.
         """
         may = self.last_get_ms > self.last_push_ms
         may = may or now_ms - self.last_push_ms >= self.interval_ms
@@ -94,7 +94,7 @@ class ClientInstance:
         self, now_ms: int, subscription_id: int, compression: int, size: int, max_bytes: int,
         *, terminating: bool,
     ) -> int:  # fmt: skip
-        """The error of a push; 0 if it is accepted."""
+        """The error code for a push. 0 if it is accepted."""
         if self.terminating:
             return ErrorCode.INVALID_REQUEST
         if not self.may_push(now_ms) and not terminating:
@@ -129,7 +129,7 @@ class Instances:
     ) -> ClientInstance:
         """The client's instance, created again if the subscriptions have changed.
 
-        ``client`` has the client's value for each key that a subscription may match; subscriptions
+        ``client`` has the client's value for each key that a subscription may match. Subscriptions
         with the same ``version`` are equal.
         """
         found = self._instances.get(instance_id)

@@ -1,9 +1,9 @@
 """Reads metrics in OpenTelemetry's protobuf format (MetricsData), as Kafka's clients push them
 (KIP-714): gauges and sums. Histograms and summaries, which clients do not send, are skipped.
 
-Only the necessary message types are parsed; everything else is skipped by its wire type. Bytes that
-are not MetricsData raise OtlpError. More attributes, longer texts or more fields than a client's
-metrics have raise OtlpTooLargeError before they use memory or time.
+Only the necessary message types are parsed. Everything else is skipped by its wire type. Bytes that
+are not MetricsData raise OtlpError. More attributes, longer texts or more fields than metrics of a
+real client have raise OtlpTooLargeError before they use memory or time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["Attributes", "OtlpError", "OtlpTooLargeError", "Point", "decode_metr
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 MAX_VARINT_BYTES = 10
 MAX_ATTRIBUTES = 32
-"""The limit for a resource, and for a point: clients send three or four."""
+"""The limit of attributes of a resource, and of a point. Clients send three or four."""
 MAX_TEXT_BYTES = 1024
-"""The limit for a name, and for an attribute's key and value."""
+"""The limit in bytes of a name, and of an attribute's key and value."""
 MAX_SMALL_FIELDS = 16
-"""The limit for a message without repeated fields, and for a point or resource without its
+"""The limit of fields of a message without repeated fields, and of a point or resource without its
 attributes.
 """
 FREE_FIELDS, BYTES_PER_FIELD = 4096, 4
-"""The limit of fields in a push: a fixed number, and one more for each of this many bytes; clients
-send one in six bytes.
+"""The limit of fields in a push: a fixed number, and one more for each of this many bytes. Clients
+send one per six bytes.
 """
 
 Field: TypeAlias = "tuple[int, int, int | memoryview]"
@@ -57,7 +57,7 @@ class Point(NamedTuple):
 
     name: str
     resource: Attributes
-    """Attributes of the client; all points of a resource share the object."""
+    """Attributes of the client. All points of a resource share the object."""
     attributes: Attributes
     """Attributes of the point."""
     value: float
@@ -68,8 +68,8 @@ class Point(NamedTuple):
 
 
 def decode_metrics(data: bytes | bytearray) -> Iterator[Point | None]:
-    """Yield each point, and None for each step without one, so that the caller can give others
-    their turn. OtlpError if the bytes are malformed.
+    """Yield each point, and None for each step without one, so that the caller can let other work
+    run. Raises OtlpError if the bytes are malformed.
     """
     whole = memoryview(data)
     reader = _Reader(FREE_FIELDS + len(whole) // BYTES_PER_FIELD)
@@ -80,13 +80,13 @@ def decode_metrics(data: bytes | bytearray) -> Iterator[Point | None]:
 
 
 class _Reader:
-    """Reads one push, and counts its fields."""
+    """Reads one push and counts its fields."""
 
     def __init__(self, max_fields: int) -> None:
         self._left = max_fields
 
     def fields(self, data: memoryview) -> Iterator[Field]:
-        """The fields of a message; counts them."""
+        """Yield the fields of a message, and count them."""
         for found in _fields(data):
             self._left -= 1
             if self._left < 0:
@@ -94,14 +94,16 @@ class _Reader:
             yield found
 
     def few(self, data: memoryview, most: int = MAX_SMALL_FIELDS) -> Iterator[Field]:
-        """The fields of a small message: too few to need turns between them."""
+        """Yield the fields of a small message, which has so few that no other work must run in
+        between.
+        """
         for count, found in enumerate(self.fields(data)):
             if count == most:
                 raise OtlpTooLargeError(f"one message has more than {most} fields")
             yield found
 
     def resource(self, data: memoryview) -> Iterator[Point | None]:
-        """The points of one resource; its attributes may follow them."""
+        """The points of one resource. Its attributes may come after them."""
         attributes: Attributes = ()
         for number, kind, value in self.fields(data):
             yield None
@@ -167,7 +169,7 @@ class _Reader:
 
 
 def _any_value(fields: Iterator[Field]) -> str:
-    """A value of any type as text; lists and maps become empty."""
+    """A value of any type as text. Lists and maps become ""."""
     for number, kind, raw in fields:
         if number == 1:
             return _text(_message(kind, raw))

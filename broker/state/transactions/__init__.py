@@ -1,5 +1,5 @@
-"""Transactional ids as values (Kafka's TransactionCoordinator, without its loop): their states,
-epochs and records. It writes no markers and reads no clock.
+"""The decisions of Kafka's TransactionCoordinator: states, epochs and records of transactional ids.
+It writes no markers and reads no clock.
 
 May import: kstore.broker.state, kstore.errors, kstore.protocol.coordinator_records,
     kstore.protocol.transactions, kstore.types.

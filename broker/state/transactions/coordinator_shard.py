@@ -1,7 +1,7 @@
-"""The transactional ids of one partition of __transaction_state, as a pure shard.
+"""The transactional ids of one partition of __transaction_state.
 
-`handle_*` make decisions and never mutate; `replay` applies records of the log, whether they were
-read at the start or just appended. The shard has no log, clock or connection:
+`handle_*` methods make decisions and change nothing. `replay` applies records of the log, which
+were read at the start or just appended. The shard has no log, clock or connection:
 broker/runtime/transactions/transaction_coordinator.py runs it.
 """
 
@@ -51,7 +51,7 @@ class TransactionSettings(NamedTuple):
 
 
 class TransactionFilter(NamedTuple):
-    """The filter of ListTransactions; empty parts match all."""
+    """The filter of ListTransactions. Empty parts match everything."""
 
     states: frozenset[str]
     producer_ids: frozenset[int]
@@ -60,7 +60,7 @@ class TransactionFilter(NamedTuple):
 
     @classmethod
     def of(cls, request: ListTransactionsRequest) -> TransactionFilter:
-        """The filter of a request. ValueError for an invalid pattern."""
+        """The filter of a request. Raises ValueError for an invalid pattern."""
         text = request.transactional_id_pattern
         pattern = LinearRegex(text) if text else None
         if pattern is not None and pattern.problem is not None:
@@ -73,8 +73,8 @@ class TransactionFilter(NamedTuple):
         )
 
     def accepts(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether a transaction matches, apart from the pattern. One that never began is older than
-        all others, as in Kafka.
+        """Whether a transaction matches, apart from the pattern. As in Kafka, a transaction that
+        has never begun counts as older than all others.
         """
         return (
             (not self.producer_ids or transaction.producer_id in self.producer_ids)
@@ -83,7 +83,9 @@ class TransactionFilter(NamedTuple):
         )
 
     def matches(self, transactional_id: str) -> bool:
-        """Whether an id matches the pattern, if there is one. It costs the most: check it last."""
+        """Whether an id matches the pattern, if there is one. Check this last, since it costs the
+        most.
+        """
         return self.pattern is None or self.pattern.matches(transactional_id)
 
     def cost(self, transactional_id: str) -> int:
@@ -98,7 +100,7 @@ class TransactionShard:
         self.settings = settings
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
-        """Ongoing transactions, which may time out."""
+        """The ids of ongoing transactions, which may time out."""
 
     # ---- decisions ----
 
@@ -144,7 +146,9 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, claim: Claim, partitions: frozenset[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Whether partitions are part of a producer's transaction: an error code for each."""
+        """Verify that partitions belong to a producer's transaction. Returns an error code for
+        each.
+        """
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         return verify_partitions(self.transactions.get(transactional_id), claim, partitions)
@@ -168,21 +172,23 @@ class TransactionShard:
         )
 
     def handle_completed(self, transactional_id: str, now_ms: int) -> Transaction | None:
-        """The markers of a prepared transaction are written; None if it is not prepared."""
+        """The next state when the markers of a prepared transaction are written. None if it is not
+        prepared.
+        """
         current = self.transactions.get(transactional_id)
         if current is None or current.state not in PREPARED:
             return None
         return complete(current, now_ms)
 
     def handle_overdue(self, transactional_id: str, now_ms: int) -> Transaction | None:
-        """The prepared abort of a transaction past its timeout; None if it is not."""
+        """The prepared abort of a transaction past its timeout. None if it is not past it."""
         current = self.transactions.get(transactional_id)
         if current is None or not current.is_overdue(now_ms):
             return None
         return fence(current, now_ms)
 
     def expired(self, transactional_ids: Iterable[str], now_ms: int) -> list[TransactionRecord]:
-        """The tombstones of transactional ids that were not used for long."""
+        """The tombstones of transactional ids that were not used for a long time."""
         found = (self.transactions.get(transactional_id) for transactional_id in transactional_ids)
         return [
             tombstone(item.transactional_id)
@@ -216,11 +222,13 @@ class TransactionShard:
     # ---- questions ----
 
     def prepared(self) -> list[Transaction]:
-        """Prepared transactions, whose markers may be missing: they are completed after a start."""
+        """Prepared transactions. Their markers may be missing, so they are completed after a
+        start.
+        """
         return [item for item in self.transactions.values() if item.state in PREPARED]
 
     def is_prepared(self, transactional_id: str) -> bool:
-        """Whether its markers must be written."""
+        """Whether the markers of a transactional id must be written."""
         return self.transactions[transactional_id].state in PREPARED
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponseTransactionState:

@@ -1,8 +1,8 @@
 """The state of one transactional id, its transitions, and the record that stores it. steps.py has
 the effects of requests.
 
-The fields are those of Kafka's TransactionLogValue, and `last_producer_epoch`, which no record
-contains: after a restart a repeated InitProducerId is not recognized, as in Kafka.
+The fields are those of Kafka's TransactionLogValue, and `last_producer_epoch`. No record contains
+the latter, so as in Kafka a repeated InitProducerId is not recognized after a restart.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 LAST_EPOCH = 32767
-"""No client ever gets it, so that a client with the epoch below can still be fenced."""
+"""The largest epoch. No client ever gets it, so that a client with the epoch below can still be
+fenced.
+"""
 NO_TIMEOUT_MS = 2_147_483_647
 
 TV_0, TV_2 = 0, 2
-"""Levels of the feature transaction.version: with 2, each end of a transaction takes a new epoch
-(KIP-890).
+"""Levels of the feature transaction.version. With level 2, each end of a transaction begins a new
+epoch (KIP-890).
 """
 VALUE_VERSION = 1
 
@@ -69,8 +71,8 @@ STATE_NAMES = {
     DEAD: "Dead",
     PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""Kafka's names. kstore's records never have the last two: an expired id is deleted at once, and an
-epoch is fenced in the same step that prepares the abort.
+"""Kafka's names of the states. kstore's records never have the last two: an expired id is deleted
+at once, and an epoch is fenced in the same step that prepares the abort.
 """
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 COMPLETED = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
@@ -84,11 +86,11 @@ TRANSITIONS: dict[int, frozenset[int]] = {
     COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
     COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
 }
-"""State to the states from which it may be reached."""
+"""State to the states from which it can be reached."""
 
 
 class Transaction(NamedTuple):
-    """The coordinator's state of a transactional id. Times in ms since 1970, -1 for none."""
+    """The coordinator's state of a transactional id. Times are in ms since 1970; -1 means none."""
 
     transactional_id: str
     producer_id: int
@@ -107,7 +109,7 @@ class Transaction(NamedTuple):
 
     @property
     def has_timed_out_at(self) -> int:
-        """When an ongoing transaction will be aborted; a two-phase one never is."""
+        """When an ongoing transaction will be aborted. A two-phase transaction never is."""
         return self.started_ms + self.timeout_ms
 
     def is_overdue(self, now_ms: int) -> bool:
@@ -124,7 +126,7 @@ class Transaction(NamedTuple):
 
 
 class TransactionRecord(NamedTuple):
-    """A record for __transaction_state; value None deletes the transactional id."""
+    """A record for __transaction_state. The value None deletes the transactional id."""
 
     key: TransactionLogKey
     value: TransactionLogValue | None
@@ -137,7 +139,7 @@ def is_epoch_exhausted(producer_epoch: int) -> bool:
 
 
 def in_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """``sorted(partitions)``, in a tenth of its time: of 10,000 that would take 20 ms."""
+    """``sorted(partitions)`` in a tenth of the time, which would be 20 ms for 10,000 partitions."""
     return sorted(sorted(partitions, key=itemgetter(1)), key=itemgetter(0))
 
 
@@ -180,7 +182,7 @@ def tombstone(transactional_id: str) -> TransactionRecord:
 
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
-    """The state in a record. ValueError for an invalid status."""
+    """The state in a record. Raises ValueError for an invalid status."""
     if value.transaction_status not in TRANSITIONS:
         raise ValueError(
             f"the transactional id {transactional_id!r} has the status "

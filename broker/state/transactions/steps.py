@@ -1,7 +1,7 @@
 """The effect of each request on a transactional id: fencing, the next epoch, the next state.
 Kafka's TransactionCoordinator with transaction.version 2 (KIP-98, KIP-360, KIP-890).
 
-Every function takes the current state and returns a Decision; nothing is changed here.
+Every function takes the current state and returns a Decision. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Claim(NamedTuple):
-    """The identity that a producer claims."""
+    """The producer id and epoch that a producer claims to have."""
 
     producer_id: int
     producer_epoch: int
@@ -70,13 +70,13 @@ def init_producer_id(
     new_producer_id: int,
     least_producer_id: int = 0,
 ) -> Decision:
-    """Give a producer its id and next epoch, which fences the producer with the one before. An id
-    below the least one is replaced: a producer of a cluster whose logs are copied here may have it,
-    too.
+    """Give a producer its id and next epoch, which fences the producer with the previous epoch. An
+    id below ``least_producer_id`` is replaced, since a producer of a cluster whose logs are copied
+    to this one may have the same id.
 
-    A producer that continues after an error makes a claim (KIP-360), which must be the current
-    identity. An ongoing transaction is aborted first: CONCURRENT_TRANSACTIONS, with the prepared
-    abort.
+    A producer that continues after an error makes a claim (KIP-360), which must be the current id
+    and epoch. An ongoing transaction is aborted first: the decision is CONCURRENT_TRANSACTIONS,
+    with the prepared abort.
     """
     if current is None:
         current = Transaction(transactional_id, new_producer_id, timeout_ms=timeout_ms)
@@ -113,8 +113,8 @@ def init_producer_id(
 
 
 def _is_known_producer(current: Transaction, claim: Claim, least_producer_id: int) -> bool:
-    """Whether the id is the current one, or the one before that was replaced (the producer missed
-    the answer with the new one).
+    """Whether the claimed id is the current one, or the previous one (if the producer has not
+    received the response with the new id).
     """
     return (
         current.producer_epoch == NO_PRODUCER_EPOCH
@@ -134,7 +134,7 @@ def _is_known_producer(current: Transaction, claim: Claim, least_producer_id: in
 
 def _needs_new_id(current: Transaction, claim: Claim | None) -> bool:
     """Whether the id has no epoch left for the producer. An abort may have used the last epoch,
-    which no client may have; its producer is one behind.
+    which no client may have; its producer has the epoch before.
     """
     if not is_epoch_exhausted(current.producer_epoch):
         return False
@@ -146,10 +146,10 @@ def _needs_new_id(current: Transaction, claim: Claim | None) -> bool:
 
 
 def _next_epoch(current: Transaction, claim: Claim | None) -> tuple[int, int] | None:
-    """The next epoch and the one before it; None if the claim is fenced.
+    """The next epoch and the previous one. None if the claim is fenced.
 
-    Without a claim no previous epoch is kept: a repeated request of the producer that was just
-    fenced must not succeed.
+    Without a claim there is no previous epoch, since a repeated request of the producer that was
+    just fenced must not succeed.
     """
     if claim is None:
         return current.producer_epoch + 1, NO_PRODUCER_EPOCH
@@ -172,10 +172,10 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Add partitions to the transaction; the first one begins it."""
+    """Add partitions to the transaction. The first one begins it."""
     if current is not None and current.state in PREPARED:
-        # Check this first: the producer may already know its next id, which is about to replace
-        # this one.
+        # This is checked first: the producer may already know its next id, which is about to
+        # replace this one.
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
     error_code = _producer_error(current, claim)
     if error_code != ErrorCode.NONE:
@@ -197,8 +197,8 @@ def add_partitions(
 def verify_partitions(
     current: Transaction | None, claim: Claim, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """For each partition, whether it belongs to the producer's transaction: TRANSACTION_ABORTABLE
-    if not.
+    """For each partition NONE if it belongs to the producer's transaction, else
+    TRANSACTION_ABORTABLE.
     """
     error_code = _producer_error(current, claim)
     if error_code == ErrorCode.NONE and current is not None and current.state in PREPARED:
@@ -257,22 +257,22 @@ def _end_with_new_epoch(
     *,
     committed: bool,
 ) -> Decision:
-    """With transaction.version 2: the epoch distinguishes a repeated request (one behind) from a
-    new one.
+    """End a transaction with transaction.version 2. The epoch distinguishes a repeated request,
+    which has the previous epoch, from a new one.
 
-    As in Kafka, a producer whose transaction was aborted by the coordinator (a timeout, or another
-    producer begins) gets the next epoch if it requests an abort: no other producer has got that
-    one, and another producer's InitProducerId fences it again.
+    As in Kafka, a producer whose transaction the coordinator has aborted (because of a timeout or
+    another producer) gets the next epoch if it requests an abort. No other producer has that epoch,
+    and another producer's InitProducerId fences it again.
     """
     if current.state in PREPARED:
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)
-    raised = current.client_version >= TV_2  # otherwise the last end did not use an epoch
+    raised = current.client_version >= TV_2  # otherwise the last end did not begin an epoch
     overflowed = raised and (
         current.previous_producer_id == claim.producer_id
         and claim.producer_epoch == LAST_EPOCH - 1
         and current.producer_epoch == 0
     )
-    # No producer may have the last epoch: its own end would have none left.
+    # No producer may have the last epoch, since its own end would have none left.
     one_behind = current.producer_epoch == claim.producer_epoch + 1 < LAST_EPOCH
     repeated = overflowed or (raised and one_behind)
     is_present = current.producer_epoch == claim.producer_epoch
@@ -289,7 +289,7 @@ def _end_with_new_epoch(
             return Decision(ErrorCode.INVALID_TXN_STATE)
         if committed:
             return Decision(ErrorCode.INVALID_TXN_STATE)
-        # An abort of a transaction without partitions only uses an epoch.
+        # An abort of a transaction without partitions only begins an epoch.
         current = current._replace(started_ms=now_ms)
     state = PREPARE_COMMIT if committed else PREPARE_ABORT
     prepared = _prepared_with_new_epoch(current, state, now_ms)
@@ -316,8 +316,8 @@ def _prepared(current: Transaction, state: int, now_ms: int) -> Transaction:
 
 
 def _prepared_with_new_epoch(current: Transaction, state: int, now_ms: int) -> Transaction:
-    """A prepared state whose markers have the new epoch: no batch of the ended transaction can
-    follow them.
+    """A prepared state whose markers have the new epoch, so that no batch of the ended transaction
+    can follow them.
     """
     return _prepared(current, state, now_ms)._replace(
         producer_epoch=min(current.producer_epoch + 1, LAST_EPOCH),
