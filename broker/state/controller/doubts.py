@@ -1,7 +1,7 @@
-"""Partitions whose logs have later leader epochs than the coordination store: it was restored from
-an older copy. What it says about leaders and in-sync replicas is then outdated too, so a doubted
-partition has neither until all of its replicas have reported where their logs end. The one that is
-furthest, by leader epoch and then by offset, has all committed records. Pure.
+"""Partitions whose logs have later leader epochs than the coordination store, because the store was
+restored from an older copy. Then its leaders and in-sync replicas are outdated, too. So a doubted
+partition has no leader and no ISR until all of its replicas have reported where their logs end. The
+log that is furthest, by leader epoch and then by offset, has all committed records.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kstore.broker.state.metadata.image import PartitionImage
 __all__ = ["LARGEST_EPOCH", "LogEnd", "doubted", "is_doubted", "most_complete"]
 
 UNKNOWN_EPOCHS = 500
-"""A doubted partition continues this far above the known epochs: logs of brokers that are down may
-have later ones. After a second restore of the same copy, logs are still less than 1,000 epochs
-ahead, so that nothing in them is taken for damage (kstore/log/recovery/corruption.py).
+"""The next epoch of a doubted partition is this far above the known epochs, since logs of brokers
+that are down may have later ones. After a second restore of the same copy, logs are still less than
+1,000 epochs ahead, so recovery does not treat them as damaged (kstore/log/recovery/corruption.py).
 """
 LARGEST_EPOCH = 1 << 30
-"""A larger one in a log is damage."""
+"""A larger leader epoch in a log is damage."""
 
 
 class LogEnd(NamedTuple):
-    """Where a replica's log ends, as its broker answered to a role."""
+    """The end of a replica's log, from its broker's response to LeaderAndIsr."""
 
     role_epoch: int
     """The leader epoch of the role."""
@@ -36,8 +36,8 @@ class LogEnd(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The order of logs: of two, the one that is further has all records of the other that may
-        be committed.
+        """The order of logs. Of two logs, the one that is further has all records of the other that
+        may be committed.
         """
         return self.latest_epoch, self.log_end_offset
 
@@ -51,8 +51,8 @@ def is_doubted(partition: PartitionImage) -> bool:
 def doubted(
     state: ControllerState, topic: str, index: int, latest_epoch: int
 ) -> PartitionChange | None:
-    """The change that lets nobody lead a partition after one of its logs was found to have this
-    leader epoch; None if it can't have it.
+    """The change after a broker has reported this leader epoch in one of a partition's logs: no
+    replica leads. None if the epoch cannot be valid.
     """
     partition = state.partition(topic, index)
     if partition is None or latest_epoch > LARGEST_EPOCH:
@@ -72,10 +72,10 @@ def doubted(
 def most_complete(
     state: ControllerState, topic: str, index: int, ends: Mapping[int, LogEnd]
 ) -> PartitionChange | None:
-    """The election of a doubted partition's leader, once all of its replicas have answered its
-    current epoch: logs that end in the same epoch at the same offset are equal, and in sync. None
-    if only one log has the latest epoch and another is longer: a turned bit looks the same (no
-    checksum covers epochs), so an operator has to choose.
+    """The election of a doubted partition's leader, once all of its replicas have reported in its
+    current epoch. Logs that end in the same epoch at the same offset are equal, so they are in
+    sync. None if only one log has the latest epoch and another log is longer: a single wrong bit
+    could look the same, since no checksum covers epochs. Then the operator must choose.
     """
     partition = state.partition(topic, index)
     if partition is None or not is_doubted(partition):

@@ -1,11 +1,10 @@
-"""Elects the leader and the ISR of one partition when brokers come and go. Pure; the controller
-writes the results and sends them to brokers.
+"""Elects the leader and the ISR of one partition when brokers join or leave. The controller writes
+the results and sends them to brokers.
 
-`alive` are the registered brokers; `leaving` are those of them in a controlled shutdown, which may
-continue to lead if no other replica can, but are not elected. A partition's leader is in its ISR.
-Without eligible leader replicas the ISR is never empty: the last in-sync replicas stay in it when
-they are offline, because only they have all acknowledged records. With them, eligible.py keeps such
-replicas.
+`alive` are the registered brokers. `leaving` are those in a controlled shutdown: they continue to
+lead if no other replica can, but are not elected. A partition's leader is in its ISR. Without
+eligible leader replicas the ISR is never empty: the last in-sync replicas stay in it when they are
+offline, because only they have all acknowledged records. With them, eligible.py has such replicas.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ def after_change(
     allow_unclean: bool = False,
     rules: Rules | None = None,
 ) -> PartitionImage | None:
-    """The next leader and ISR after brokers came or went, with a new leader epoch; None if nothing
-    changes.
+    """The next leader and ISR after brokers have joined or left, with a new leader epoch. None if
+    nothing changes.
 
     Dead and leaving brokers leave the ISR. If there is no leader, the first live replica in the ISR
-    is elected, or, if allowed, the first live replica, which loses records; but not one that has
-    just begun to copy. With ``rules``, an eligible replica is preferred to that one, and a broker
-    that has restarted is not in the ISR.
+    is elected. If there is none, and unclean elections are allowed, the first live replica is
+    elected, unless it has just begun to copy; then records are lost. With ``rules``, an eligible
+    replica comes before that, and a broker that has restarted is not in the ISR.
     """
     if rules is not None:
         return _among_eligible(partition, alive, leaving, rules, allow_unclean=allow_unclean)
@@ -93,8 +92,8 @@ def _among_eligible(
 def unclean(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """Elect any live replica of a leaderless partition, in sync or not; None if there is none. A
-    replica that a reassignment adds, which may be empty, is the last choice.
+    """Elect any live replica of a partition without a leader, in sync or not. None if there is
+    none. A replica that a reassignment adds may be empty, so it is the last choice.
     """
     able = [each for each in partition.replicas if each in alive and each not in leaving]
     able.sort(key=lambda each: each in partition.adding)
@@ -110,7 +109,9 @@ def unclean(
 def prefer(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """Elect the first replica, if it is alive and in sync; None if it leads already, or cannot."""
+    """Elect the first replica, if it is alive and in sync. None if it leads already, or cannot
+    lead.
+    """
     first = partition.replicas[0]
     able = first in alive and first not in leaving and first in partition.isr
     if partition.leader == first or not able:

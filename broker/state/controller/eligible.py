@@ -5,8 +5,8 @@ The high watermark does not advance with so few in-sync replicas, so an eligible
 committed records and may be elected like a replica in the ISR. The ISR can therefore be empty.
 Eligibility ends when the ISR is large enough again, with an unclean election, and for a broker that
 returns from an unclean shutdown, because it may have lost its last records. While the ISR is empty,
-the last leader is known; if no replica is eligible any more, it is elected, as after an unclean
-election. Pure.
+the last leader is known. If no replica is eligible any more, the last leader is elected, as in an
+unclean election.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_LEADER = -1
 
 
 class Rules(NamedTuple):
-    """The inputs for one partition's eligible replicas, if they are in use."""
+    """What the eligible replicas of one partition depend on."""
 
     min_isr: int
     reborn: Collection[int] = NOBODY
@@ -33,8 +33,8 @@ class Rules(NamedTuple):
 
 
 def eligible(before: PartitionImage, isr: Collection[int], rules: Rules) -> tuple[int, ...]:
-    """The replicas outside this ISR that may be elected, sorted by id. ``isr`` is the ISR that
-    follows the state ``before``.
+    """The replicas outside the ISR that may be elected, sorted by id. ``isr`` is the next ISR after
+    the state ``before``.
     """
     if len(isr) >= min(rules.min_isr, len(before.replicas)):
         return ()
@@ -45,7 +45,7 @@ def eligible(before: PartitionImage, isr: Collection[int], rules: Rules) -> tupl
 
 
 def last_leaders(before: PartitionImage) -> tuple[int, ...]:
-    """The last leader of a partition without one. If the partition had no leader when eligible
+    """The last leader of a partition without a leader. If the partition had no leader when eligible
     replicas were first used, a member of its ISR.
     """
     if before.leader != NO_LEADER:
@@ -56,8 +56,8 @@ def last_leaders(before: PartitionImage) -> tuple[int, ...]:
 def settled(before: PartitionImage, new: PartitionImage, rules: Rules | None) -> PartitionImage:
     """The state ``new``, with the eligible replicas that follow from both states.
 
-    Without rules there are no eligible replicas (any more); those of a partition without an ISR
-    become its ISR.
+    Without rules there are no eligible replicas: those of a partition without an ISR become its
+    ISR.
     """
     if _is_unclean(before, new, rules):
         return new._replace(elr=(), last_known_elr=(), elr_min_isr=0, recovering=True)

@@ -1,7 +1,7 @@
-"""The controller's decisions when brokers start, stop, or send proposals: new partition states.
+"""The controller's decisions when brokers start, stop or send proposals: new states of partitions.
 
 This file changes nothing: the runtime writes the changes to the store,
-`ControllerState.with_changes` applies them, and then brokers are notified. Pure.
+`ControllerState.with_changes` applies them, and then brokers are notified.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def after_brokers_changed(
 ) -> list[PartitionChange]:
     """The changes that these partitions need, given the live brokers.
 
-    ``reborn`` brokers have restarted. ``written`` has the store transaction in which a partition's
-    state was written, if it was just read: if a live broker has registered since then, the state is
-    about its earlier run, whose last records may be lost. Such a broker leaves the ISR; if the ISR
-    has no other replica, one of them leads alone. An ``unclean`` broker may have restarted without
-    all its records, and is no longer eligible. It leaves the ISR of a state that was just read,
-    even if it was written after the restart, by a controller that did not know of the restart.
+    ``reborn`` brokers have restarted. ``written`` has the store's transaction that wrote the state
+    of a partition that was just read. If a live broker has registered after that, the state is
+    about the broker's earlier run, whose last records may be lost. Such a broker leaves the ISR; if
+    the ISR has no other replica, one of these brokers leads alone. An ``unclean`` broker may have
+    restarted without all of its records, and is no longer eligible. It also leaves the ISR of a
+    state that was just read and was written after the restart, since the controller that wrote it
+    may not have known of the restart.
     """
     leaving = state.leaving.keys()
     allowed = state.unclean_allowed(topic)
@@ -74,7 +75,7 @@ def after_brokers_changed(
                 partition, alive, leaving, allow_unclean=allowed, rules=of_this
             ) or settled(partition, partition, of_this)
         else:
-            # An older version does not report how its last run ended.
+            # A broker of an older version does not report how its last run ended.
             unsure = unclean | {n for n, b in state.brokers.items() if not b.keeps_elr}
             new = _after_change(partition, alive, leaving, lost, unsure, allow_unclean=allowed)
         if new.leader_epoch != partition.leader_epoch:
@@ -93,7 +94,7 @@ def _after_change(
     *,
     allow_unclean: bool,
 ) -> PartitionImage:
-    """The next state if there are no eligible replicas (any more)."""
+    """The next state if there are no eligible replicas."""
     new = partition
     if not unclean.isdisjoint(partition.elr):
         new = partition._replace(elr=tuple(e for e in partition.elr if e not in unclean))
@@ -111,8 +112,8 @@ def _change(
     new: PartitionImage,
     rules: Rules | None = None,
 ) -> PartitionChange:
-    """The change from one state to another, in the next leader epoch. A reassignment is completed
-    if possible.
+    """The change from one state to another, in the next leader epoch. Completes a reassignment if
+    possible.
     """
     rules = rules or state.eligible_rules(topic)
     new = settled(before, new, rules)
@@ -127,7 +128,7 @@ def _change(
 def elect(
     state: ControllerState, partitions: Iterable[tuple[str, int]], *, unclean: bool
 ) -> list[PartitionChange]:
-    """Elect preferred leaders where possible, or any leader for leaderless partitions."""
+    """Elect preferred leaders where possible, or any leader for partitions without one."""
     changes = []
     for name, index in partitions:
         partition = state.partition(name, index)
@@ -147,8 +148,8 @@ def elect(
 def raise_epochs(
     state: ControllerState, least: Mapping[tuple[str, int], int]
 ) -> list[PartitionChange]:
-    """Raise leader epochs to at least these values, with the same leaders: exact copies of another
-    cluster's logs have its epochs, and the copy's own epochs must be above them.
+    """Raise leader epochs to at least these values, with the same leaders. Exact copies of another
+    cluster's logs have that cluster's epochs, and new epochs must be above them.
     """
     changes = []
     for (name, index), epoch in least.items():
@@ -159,7 +160,7 @@ def raise_epochs(
 
 
 def move(state: ControllerState, topic: str, index: int, new: PartitionImage) -> PartitionChange:
-    """The change to the state that a reassignment step gives."""
+    """The change to the state ``new`` of a reassignment step."""
     before = state.topics[topic].partitions[index]
     new = settled(before, new, state.eligible_rules(topic))
     return PartitionChange(topic, index, new, dropped=_dropped(before, new))
@@ -177,8 +178,8 @@ def led_by(state: ControllerState, node: int) -> list[tuple[str, int]]:
 def new_partition(
     state: ControllerState, replicas: tuple[int, ...], silent: Collection[int] = ()
 ) -> PartitionImage:
-    """The state of a partition to create. All live replicas are in sync, since there is nothing to
-    copy yet, except replicas on brokers that do not answer, if there are others.
+    """The state of a new partition. All live replicas are in sync, since there is nothing to copy
+    yet. Replicas on brokers that do not answer are not, if there are others.
     """
     alive = tuple(each for each in replicas if each in state.brokers)
     alive = tuple(each for each in alive if each not in silent) or alive
@@ -191,8 +192,8 @@ def taken_from(
     state: ControllerState, topic: str, silent: Collection[int]
 ) -> list[PartitionChange]:
     """Move leadership away from brokers that are alive but do not answer, to other in-sync
-    replicas; partitions without another candidate stay. The new leader epoch fences the former
-    leaders: no replica follows them any more.
+    replicas. Partitions without another candidate do not change. The new leader epoch fences the
+    former leaders: no replica follows them any more.
     """
     changes = []
     for index, partition in enumerate(state.topics[topic].partitions):
@@ -207,7 +208,7 @@ def taken_from(
 
 
 class Proposal(NamedTuple):
-    """A leader's proposal for one partition's ISR; broker epoch -1 matches any."""
+    """A leader's proposal for one partition's ISR. Broker epoch -1 matches any."""
 
     leader_epoch: int
     state_version: int
@@ -217,7 +218,7 @@ class Proposal(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """The answer to a proposal: an error code, or 0; and the change to write, if any."""
+    """The result of a proposal: an error code or NONE, and the change to write, if any."""
 
     error_code: int
     change: PartitionChange | None = None
@@ -228,9 +229,9 @@ def alter_partition(
 ) -> IsrAnswer:
     """Check a proposal of the broker `node` (KIP-497, KIP-841, KIP-903).
 
-    A proposal that equals the current state is granted whatever version it names: it is a retry
-    whose first answer was lost. A change that completes a reassignment drops the removed replicas
-    and starts a new leader epoch: then the answer is NEW_LEADER_ELECTED, although the ISR was
+    A proposal that equals the current state is accepted with any version, since it may be a retry
+    whose first response was lost. A change that completes a reassignment drops the removed replicas
+    and starts a new leader epoch. Then the result is NEW_LEADER_ELECTED, although the ISR was
     accepted. The same applies to a leader that is not in the ISR that it proposes: it cannot write,
     and resigns.
     """
@@ -267,7 +268,7 @@ def _refuse_proposal(
     proposal: Proposal,
 ) -> int:
     if proposal.leader_epoch > partition.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the sender was deposed and does not know it yet
+        return ErrorCode.NOT_CONTROLLER  # the sender does not know the new one yet
     if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if partition.leader != node:

@@ -1,5 +1,5 @@
-"""Messages to brokers: entries of LeaderAndIsr, UpdateMetadata and StopReplica from the
-controller's state. Pure; the channels decide what is sent to which broker, and when.
+"""Messages to brokers: creates entries of LeaderAndIsr, UpdateMetadata and StopReplica from the
+controller's state. The channels decide what is sent to which broker, and when.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_TOLD = -1
 def leaderships(
     state: ControllerState, topic: str, indexes: Iterable[int], node: int, controller_epoch: int
 ) -> LeaderAndIsrTopic | None:
-    """The partitions of one topic of which a broker has a replica; None if there are none."""
+    """The partitions of one topic of which a broker has a replica. None if there are none."""
     image = state.topics.get(topic)
     if image is None:
         return None
@@ -75,7 +75,7 @@ def leaderships(
 def metadata(
     state: ControllerState, topic: str, indexes: Iterable[int], controller_epoch: int
 ) -> UpdateMetadataTopic | None:
-    """The existing partitions of one topic as all brokers see them; None if there are none."""
+    """The existing partitions of one topic, as all brokers get them. None if there are none."""
     image = state.topics.get(topic)
     if image is None:
         return None
@@ -129,8 +129,8 @@ def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMe
 def stops(
     state: ControllerState, node: int, replicas: Iterable[tuple[TopicId, int, bool]]
 ) -> list[StopReplicaTopic]:
-    """Replicas that one broker must stop; the flag says whether to delete their logs, too. A
-    replica that the broker has (again) is only stopped.
+    """The replicas that one broker must stop. The flag says whether to delete their logs, too. The
+    log of a replica that is assigned to the broker again is not deleted.
     """
     found: dict[TopicId, StopReplicaTopic] = {}
     for topic, index, delete in replicas:
@@ -141,7 +141,7 @@ def stops(
         epoch, goes = DELETED, delete
         image = state.topics.get(topic.name)
         if image is not None and image.topic_id == topic.topic_id:
-            if index >= len(image.partitions):  # it has retired, and the topic continues to exist
+            if index >= len(image.partitions):  # it has retired, but the topic exists
                 told.partition_states.append(
                     StopReplicaPartition(partition_index=index, delete_partition=delete)
                 )
@@ -184,8 +184,8 @@ def live_leaders(state: ControllerState, topics: Iterable[LeaderAndIsrTopic]) ->
 
 
 def without_epochs(request: Message) -> None:
-    """Remove what older inter.broker.protocol.versions do not have: partition epochs (KIP-232) and
-    the number of partitions (KIP-253).
+    """Remove fields that older inter.broker.protocol.versions do not have: partition epochs
+    (KIP-232) and the number of partitions (KIP-253).
     """
     if isinstance(request, LeaderAndIsrRequest):
         for topic in request.topic_states:

@@ -1,7 +1,7 @@
-"""The answers to AlterPartitionReassignments and ElectLeaders on a single broker: each valid
+"""The results of AlterPartitionReassignments and ElectLeaders on a single broker. The only valid
 assignment is the current one, and each leader is the preferred one.
 
-The checks are Kafka's, in Kafka's order; nothing is moved.
+The checks are Kafka's, in Kafka's order. Nothing is moved.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def refuse_reassignment(
     *,
     allow_factor_change: bool,
 ) -> Refusal | None:
-    """Why the partition cannot have these replicas, or None. Null cancels a reassignment, but none
-    is ever in progress.
+    """Why the partition cannot have these replicas, or None. (None as replicas cancels a
+    reassignment, but none is ever in progress.)
     """
     partition = image.partition(topic, index)
     if partition is None:
@@ -51,7 +51,7 @@ def refuse_reassignment(
 
 
 def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refusal | None:
-    """Why these cannot be a partition's replicas, or None. They must be distinct, registered
+    """Why these cannot be the replicas of a partition, or None. They must be distinct, registered
     brokers.
     """
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -69,7 +69,7 @@ def refuse_assignment(replicas: Sequence[int], brokers: Collection[int]) -> Refu
 
 
 def refuse_election(image: MetadataImage, topic: str, index: int, election_type: int) -> Refusal:
-    """Why the partition needs no election: on a single broker none does."""
+    """Why no leader is elected: on a single broker no partition needs an election."""
     if election_type not in (PREFERRED, UNCLEAN):
         words = f"Election type {election_type} is unknown: send 0 (preferred) or 1 (unclean)."
         return Refusal(ErrorCode.INVALID_REQUEST, words)

@@ -1,9 +1,9 @@
-"""How a partition moves from some replicas to others (KIP-455): begin, complete, cancel.
+"""The steps of a reassignment (KIP-455): begin, complete, cancel.
 
 While a reassignment is in progress, `replicas` has the target replicas followed by those to remove;
-`adding` and `removing` list the difference. It completes when all added replicas are in sync. Every
-step starts a new leader epoch, because replicas must be notified. Pure: the next states of one
-partition.
+`adding` and `removing` list the difference. It is complete when all added replicas are in sync.
+Every step starts a new leader epoch, because replicas must be notified. The functions return the
+next state of one partition.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def begin(
     alive: Collection[int],
     leaving: Collection[int] = NOBODY,
 ) -> PartitionImage | None:
-    """The partition with a reassignment in progress, or completed if nothing has to be copied; None
-    if no remaining replica could lead. It replaces an earlier reassignment, whose other added
-    replicas are dropped.
+    """The partition with a reassignment in progress, or completed if nothing must be copied. None
+    if no remaining replica could lead. Replaces an earlier reassignment, whose other added replicas
+    are dropped.
     """
     origin = [each for each in partition.replicas if each not in partition.adding]
     full = (*target, *(each for each in origin if each not in target))
@@ -50,7 +50,7 @@ def begin(
 def cancel(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """The partition with its former replicas; None if none of them that is in sync could lead."""
+    """The partition with its former replicas. None if none of them is in sync and could lead."""
     kept = tuple(each for each in partition.replicas if each not in partition.adding)
     new = partition._replace(
         replicas=kept,
@@ -65,7 +65,7 @@ def cancel(
 def complete(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int] = NOBODY
 ) -> PartitionImage | None:
-    """The partition with its target replicas, or None while added replicas are not in sync, or no
+    """The partition with its target replicas. None while added replicas are not in sync, or no
     remaining replica could lead.
     """
     if not under_way(partition) or any(each not in partition.isr for each in partition.adding):
@@ -84,8 +84,8 @@ def complete(
 def _led(
     partition: PartitionImage, alive: Collection[int], leaving: Collection[int]
 ) -> PartitionImage | None:
-    """The partition in its next leader epoch with the same leader, or else the first replica that
-    can lead; None if that would leave it without a leader.
+    """The partition in its next leader epoch, with the same leader or else the first replica that
+    can lead. None if it would have no leader.
     """
     epoch = partition.leader_epoch + 1
     if partition.leader in partition.isr:

@@ -1,8 +1,7 @@
-"""The controller's knowledge: brokers, topics, unfinished deletions and expansions.
+"""The controller's state: brokers, topics, and unfinished deletions, expansions and contractions.
 
-It is an immutable value that reflects the store; the controller replaces it once the store has
-accepted a change. Decisions (events, reassignment_steps) read it and return `PartitionChange`s.
-Pure.
+It is an immutable value with the contents of the store. The controller replaces it once the store
+has accepted a change. Decisions (events, reassignment_steps) read it and return `PartitionChange`s.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ __all__ = [
 
 
 NO_CONTROLLER = -1
-"""The controller's own image does not need the controller's id."""
+"""The controller's id in its own image, which does not need it."""
 NOT_KNOWN = -1
 PIECE = 100
-"""Partitions that are processed before others have their turn."""
+"""The number of partitions that are processed before other work runs."""
 
 
 class TopicId(NamedTuple):
-    """A topic, as distinct from another of the same name."""
+    """A topic. The id distinguishes it from other topics of the same name."""
 
     name: str
     topic_id: UUID
@@ -61,31 +60,31 @@ class Expansion(NamedTuple):
     added: tuple[tuple[int, ...], ...]
     """The replicas of the partitions that will be created."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
-    """(partition, its leader epoch): the last epoch in which no broker knew the new count."""
+    """(partition, its leader epoch): the last epochs in which no broker knew the new count."""
     begun_ms: int = NOT_KNOWN
-    """When it was prepared, by the clock of the controller at that time; NOT_KNOWN if it was not
+    """When it was prepared, by the clock of the controller at that time. NOT_KNOWN if it was not
     recorded.
     """
 
 
 class Contraction(NamedTuple):
-    """A contraction of a topic: prepared, then decided; then its last partitions wait until their
-    records are deleted.
+    """A contraction of a topic: it is prepared, then decided. After that, the retired partitions
+    remain until their records are deleted.
     """
 
     topic: TopicId
     first: int
-    """The first partition that retires; all after it retire, too."""
+    """The first partition that retires. All later ones retire, too."""
     prior_leader_epochs: tuple[tuple[int, int], ...]
-    """(partition, its leader epoch) of all partitions: the last epoch with the old count."""
+    """(partition, its leader epoch) of all partitions: the last epochs with the old count."""
     begun_ms: int = NOT_KNOWN
     """When it was prepared, by the clock of the controller at that time."""
     holds: bool = False
-    """Whether it is decided; then it cannot be rolled back."""
+    """Whether it is decided. Then it cannot be rolled back."""
 
     @property
     def added(self) -> tuple[tuple[int, ...], ...]:
-        """As in Expansion: no partitions are created."""
+        """Empty: no partitions are created (as in Expansion)."""
         return ()
 
     def retirement_of(self, topic: TopicImage) -> Retirement:
@@ -96,9 +95,8 @@ class Contraction(NamedTuple):
 
 
 class PartitionChange(NamedTuple):
-    """A partition's next state. The image's `state_version` is still that of the state before;
-    `told` says whether its replicas must be notified (otherwise only the leader needs it, which
-    proposed it).
+    """A partition's next state. The image's `state_version` is still that of the state before.
+    `told`: all replicas must be notified; otherwise only the leader, which has proposed the change.
     """
 
     topic: str
@@ -110,8 +108,8 @@ class PartitionChange(NamedTuple):
 
 
 class BrokerChanges(NamedTuple):
-    """How the registered brokers differ from the known ones. A broker that has restarted has left
-    and joined.
+    """How the registered brokers differ from the known ones. A broker that has restarted is in both
+    ``left`` and ``joined``.
     """
 
     left: frozenset[int]
@@ -121,8 +119,8 @@ class BrokerChanges(NamedTuple):
 
 
 class ControllerState(NamedTuple):
-    """A metadata image, and what only the controller knows, as an immutable value. Its `with_` and
-    `without_` methods return a new one.
+    """A metadata image, and data that only the controller has, as an immutable value. Its `with_`
+    and `without_` methods return a new one.
     """
 
     image: MetadataImage = MetadataImage("")
@@ -158,14 +156,14 @@ class ControllerState(NamedTuple):
         return self.image.partition(topic, index)
 
     def alive(self, topic: str, index: int) -> frozenset[int]:
-        """The brokers that could serve this partition: registered, and able to open it."""
+        """The brokers that can serve this partition: they are registered, and can open it."""
         brokers = self.brokers.keys()
         unable = {node for node, found in self.offline.items() if (topic, index) in found}
         return frozenset(brokers - unable) if unable else frozenset(brokers)
 
     def count(self, topic: str) -> int:
-        """The number of partitions that producers should use: the new one during an expansion, and
-        of a decided contraction.
+        """The number of partitions that producers must know: the new number during an expansion,
+        and after a contraction is decided.
         """
         contraction = self.contractions.get(topic)
         if contraction is not None and contraction.holds:
@@ -180,7 +178,7 @@ class ControllerState(NamedTuple):
         return None if contraction is None else contraction.retirement_of(self.topics[topic])
 
     def is_decided(self, expansion: Expansion) -> bool:
-        """Whether the new partitions exist already; then the expansion cannot be rolled back."""
+        """Whether the new partitions exist already. Then the expansion cannot be rolled back."""
         topic = self.topics[expansion.topic.name]
         return len(topic.partitions) != len(expansion.prior_leader_epochs)
 
@@ -191,22 +189,22 @@ class ControllerState(NamedTuple):
 
     @property
     def keeps_elr(self) -> bool:
-        """Whether eligible leader replicas are in use: not while a live broker would not know them
-        if it became the controller.
+        """Whether eligible leader replicas are in use: not while there is a live broker that does
+        not support them, since it could become the controller.
         """
         return self.elr_level > 0 and all(each.keeps_elr for each in self.brokers.values())
 
     def admitted(self, registered: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
-        """The registered brokers that take part in the cluster. During a contraction, brokers of
-        versions without contractions do not: as leaders they would accept records in partitions
-        that retire.
+        """The registered brokers that take part in the cluster. During a contraction, brokers that
+        do not support contractions do not: as leaders they would accept records in retiring
+        partitions.
         """
         if not self.contractions:
             return dict(registered)
         return {node: each for node, each in registered.items() if each.knows_contractions}
 
     def eligible_rules(self, topic: str) -> Rules | None:
-        """The rules for the topic's eligible leader replicas; None if they are not in use."""
+        """The rules for the topic's eligible leader replicas. None if they are not in use."""
         if not self.keeps_elr:
             return None
         value = self.topics[topic].configs.get("min.insync.replicas")
@@ -219,7 +217,7 @@ class ControllerState(NamedTuple):
                 yield name, index, partition
 
     def pieces(self, topics: Iterable[str]) -> Iterator[tuple[str, range]]:
-        """Topics in pieces; each has as many partitions as one turn of the loop can process."""
+        """Topics in pieces of as many partitions as one turn of the loop can process."""
         for name in topics:
             count = len(self.topics[name].partitions) if name in self.topics else 0
             for first in range(0, count, PIECE):
@@ -239,7 +237,7 @@ class ControllerState(NamedTuple):
     # ---- changes ----
 
     def with_brokers(self, registered: Mapping[int, BrokerImage]) -> ControllerState:
-        """Set the live brokers, and forget what belongs to their earlier runs."""
+        """Set the live brokers, and drop the data of their earlier runs."""
         leaving = {
             node: epoch
             for node, epoch in self.leaving.items()
@@ -258,14 +256,14 @@ class ControllerState(NamedTuple):
         return self._replace(offline=MappingProxyType({**self.offline, node: unable}))
 
     def without_offline(self, nodes: Collection[int]) -> ControllerState:
-        """Forget the offline replicas of brokers that are gone or have restarted: they may be able
+        """Drop the offline replicas of brokers that have left or restarted, since they may be able
         to open them now.
         """
         offline = {node: found for node, found in self.offline.items() if node not in nodes}
         return self._replace(offline=MappingProxyType(offline))
 
     def with_changes(self, changes: Sequence[PartitionChange]) -> ControllerState:
-        """Apply changes that the store has accepted: each state's version is one higher."""
+        """Apply changes that the store has accepted. The version of each state increases by one."""
         by_topic: dict[str, list[PartitionChange]] = {}
         for change in changes:
             by_topic.setdefault(change.topic, []).append(change)

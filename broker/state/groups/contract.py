@@ -1,5 +1,5 @@
-"""The contract between a shard and every kind of group (classic, consumer, share, streams), and
-what handlers may read of a shard. It has no rules of any kind.
+"""The interface between a shard and every kind of group (classic, consumer, share, streams), and
+the parts of a shard that handlers may read. It has no rules.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["CommitClaim", "Group", "ShardState", "absence"]
 
 
 FIRST_MEMBER_EPOCH_VERSION = 9
-"""The first OffsetCommit whose generation may be a member epoch."""
+"""The first version of OffsetCommit whose generation may be a member epoch."""
 
 
 class CommitClaim(NamedTuple):
-    """The claim to be allowed to commit: a request's ids and generation, or member epoch."""
+    """What a commit claims about its sender: ids, and generation or member epoch."""
 
     member_id: str
     group_instance_id: str | None
@@ -28,18 +28,20 @@ class CommitClaim(NamedTuple):
     api_version: int
     transactional: bool = False
     needs_assignment: bool = False
-    """Whether a commit in the member's current epoch, too, needs the partition to be assigned to
-    it.
+    """Whether the partition must be assigned to the member even if the commit has the current
+    member epoch.
     """
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it names no member: an administrator, or a consumer outside any group."""
+        """Whether it names no member: the sender is an administrator, or a consumer outside any
+        group.
+        """
         return self.epoch < 0 and not self.member_id and self.group_instance_id is None
 
     def is_let_in(self, group_has_members: bool) -> bool:
-        """Whether a group with member epochs accepts the commit without a member: an
-        administrator's to an empty group, or a transaction's that names none.
+        """Whether a group with member epochs accepts a commit without a member: from an
+        administrator if the group is empty, or in a transaction.
         """
         if self.epoch < 0 and not group_has_members:
             return True
@@ -47,12 +49,12 @@ class CommitClaim(NamedTuple):
 
     @property
     def knows_member_epochs(self) -> bool:
-        """Whether the request's version carries member epochs."""
+        """Whether the request's version has member epochs."""
         return self.transactional or self.api_version >= FIRST_MEMBER_EPOCH_VERSION
 
 
 class Group(Protocol):
-    """A group of any kind. Errors are codes of kstore.errors; NONE allows."""
+    """A group of any kind. Errors are codes of kstore.errors; NONE means allowed."""
 
     group_id: str
 
@@ -70,23 +72,25 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
 
     @property
     def is_unused(self) -> bool:
-        """Whether it can be deleted as soon as it has no offsets left."""
+        """Whether the group can be deleted as soon as it has no offsets."""
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """The error if the claim's member may not commit at all; it counts for every partition."""
+        """The error if the claim's member may not commit at all. It applies to every partition."""
 
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """The error if it may not commit this partition; it counts for every partition, too."""
+        """The error if the claim's member may not commit this partition. It applies to every
+        partition, too.
+        """
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether a member, as far as the group knows, has a partition or has not given it
-        up yet.
+        """Whether a member has a partition, or has not given it up yet, as far as the group
+        knows.
         """
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
@@ -96,16 +100,16 @@ class Group(Protocol):
         """The error if a member may not read offsets (OffsetFetch 9+)."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be consuming the topic, so that its offsets stay."""
+        """Whether a member may be consuming the topic, so that its offsets must not expire."""
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """When the retention of an offset began, in ms; None if it has not begun."""
+        """When the retention of an offset began, in ms. None if it has not begun."""
 
     def delete_error(self) -> int:
-        """Why DeleteGroups cannot delete it, or NONE."""
+        """The error if DeleteGroups cannot delete the group, or NONE."""
 
     def delete_offsets_error(self) -> int:
-        """Why OffsetDelete cannot delete any offset, or NONE."""
+        """The error if OffsetDelete cannot delete any offset, or NONE."""
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group itself, without its offsets."""
@@ -130,7 +134,7 @@ class ShardState(Protocol):
 
 
 def absence(group: Group | None, group_id: str, wanted: str) -> str:
-    """The message for a request that names no group of the required kind."""
+    """The message for a request whose group is missing or of another kind."""
     if group is None:
         return f"Group {group_id} not found. There is no group of this id."
     return f"Group {group_id} is a {group.kind} group: this needs a {wanted} group."

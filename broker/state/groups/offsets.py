@@ -1,7 +1,7 @@
-"""Committed offsets of the groups of one shard: storage, reading and expiry. The rules of groups
-are elsewhere.
+"""Committed offsets of the groups of one shard: storage, reading and expiry. It does not have the
+rules of groups.
 
-Offsets committed inside a transaction wait until its marker is replayed.
+Offsets that are committed in a transaction are pending until its marker is replayed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ __all__ = [
 NO_PRODUCER_ID = -1
 INVALID_OFFSET = -1
 MOST_LOOKED_AT = 512
-"""Offsets and groups in one part of a topic's places."""
+"""The number of offsets and groups in one part of `places_of_topic`."""
 COMMIT_VERSION = 4
 COMMIT_VERSION_WITH_EXPIRY = 1
-"""The only version with its own expiry; clients before OffsetCommit 5 may request one."""
+"""The only version of the value with its own expiry. Clients before OffsetCommit 5 may request
+one.
+"""
 
 
 class OffsetToCommit(Protocol):
@@ -56,7 +58,7 @@ class OffsetToCommit(Protocol):
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset. Timestamps in ms; ``expire_timestamp`` -1: the group's retention
+    """One committed offset. Timestamps are in ms. ``expire_timestamp`` -1: the group's retention
     applies.
     """
 
@@ -68,7 +70,9 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID = ZERO_UUID
     partition_epoch: int = -1
     record_offset: int = -1
-    """The commit's offset in __consumer_offsets; the later record wins when a transaction ends."""
+    """The offset of the commit's record in __consumer_offsets. When a transaction ends, the later
+    record wins.
+    """
 
 
 Topics = dict[str, dict[int, CommittedOffset]]
@@ -76,18 +80,18 @@ Place = tuple[str, str, int]
 
 
 class Offsets:
-    """Group to topic to partition to committed offset, and those of open transactions by producer
-    id.
+    """Group to topic to partition to committed offset; and the pending offsets of open
+    transactions, by producer id.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, Topics] = {}
         self._pending: dict[int, dict[str, Topics]] = {}
         self._pending_places: Counter[Place] = Counter()
-        """How many open transactions have committed an offset at a place."""
+        """How many open transactions have committed an offset of a group in a partition."""
 
     def topics(self, group_id: str) -> Topics:
-        """The group's offsets; do not change them."""
+        """The group's offsets. Do not change them."""
         return self._groups.get(group_id, {})
 
     def group_ids(self) -> Iterator[str]:
@@ -99,7 +103,7 @@ class Offsets:
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has committed an offset here."""
+        """Whether an open transaction has committed an offset in this partition."""
         return (group_id, topic, partition) in self._pending_places
 
     def has_pending(self, group_id: str) -> bool:
@@ -113,7 +117,7 @@ class Offsets:
         record_offset: int,
         producer_id: int,
     ) -> None:
-        """Apply one record; ``producer_id`` is NO_PRODUCER_ID outside transactions."""
+        """Apply one record. ``producer_id`` is NO_PRODUCER_ID outside transactions."""
         place = (key.group, key.topic, key.partition)
         if value is None:
             _remove(self._groups, *place)
@@ -167,9 +171,9 @@ class Offsets:
         with_epochs: bool = True,
         image: MetadataImage | None = None,
     ) -> Work[OffsetFetchResponseGroup]:
-        """The requested offsets of a group, or all if ``topics`` is None; offset -1 if there is
-        none, or only one of an earlier partition with that number. with_epochs: with partition
-        epochs (KIP-232).
+        """The requested offsets of a group, or all if ``topics`` is None. The offset is -1 if there
+        is none, or only one of an earlier partition with that number. ``with_epochs``: with
+        partition epochs (KIP-232).
         """
         found = self.topics(request.group_id)
         response = OffsetFetchResponseGroup(group_id=request.group_id)
@@ -183,7 +187,7 @@ class Offsets:
             for partition in partitions:
                 unstable = require_stable and self.is_pending(request.group_id, name, partition)
                 committed = None if unstable else found.get(name, {}).get(partition)
-                # A deleted partition may not have been reported to its coordinator.
+                # The coordinator may not know yet that the partition was deleted.
                 if (
                     committed is not None
                     and image is not None
@@ -202,7 +206,7 @@ class Offsets:
         return group_id in self._groups or self.has_pending(group_id)
 
     def all_places(self, group_id: str) -> Work[list[tuple[str, int]]]:
-        """All topic partitions with an offset of the group, pending ones included."""
+        """All partitions with an offset of the group, including pending offsets."""
         places: dict[tuple[str, int], None] = {}
         for groups in (self._groups, *self._pending.values()):
             for topic, partitions in groups.get(group_id, {}).items():
@@ -211,8 +215,8 @@ class Offsets:
         return list(places)
 
     def places_of_topic(self, name: str) -> Iterator[list[tuple[str, int]]]:
-        """All (group id, partition) with an offset of the topic, pending ones included, in parts;
-        each part depends on the state when it is requested.
+        """All (group id, partition) with an offset of the topic, including pending offsets, in
+        parts. Each part depends on the state when it is requested.
         """
         places: list[tuple[str, int]] = []
         looked_at = 0
@@ -249,7 +253,7 @@ def commit_record(
     now_ms: int,
     expire_timestamp: int = -1,
 ) -> GroupRecord:
-    """The record that stores a requested offset; replaying it commits the offset."""
+    """The record that stores a requested offset. Its replay commits the offset."""
     value = OffsetCommitValue(
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
@@ -272,7 +276,7 @@ def commit_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
 def _fetched(
     partition: int, committed: CommittedOffset | None, topic_id: UUID, unstable: bool
 ) -> OffsetFetchResponsePartitions:
-    # A topic that was deleted and created again has another id: its old offsets are invalid.
+    # A topic that was deleted and created again has another id, so its old offsets are invalid.
     if committed is None or (
         ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id
     ):

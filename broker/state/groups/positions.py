@@ -1,10 +1,10 @@
-"""Positions in heartbeats (KIP-253): the positions that members of a group report, and those that
-members request. Soft state from each member's last heartbeat; the step that decides about a
-heartbeat reads it, and the shard's `take_over` stores it.
+"""Positions in heartbeats (KIP-253): the positions that members of a group report and request. They
+are soft state from each member's last heartbeat. The step that decides about a heartbeat reads
+them, and the shard's `take_over` stores them.
 
 A member that waits until a prior partition is read gets the larger of the last reported position
-and the committed offset, so a partition without an owner, or one that has just moved, cannot block
-forever.
+and the committed offset. So a partition without an owner, or one that has just moved, cannot block
+it forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_POSITION = -1
 
 
 class Positions:
-    """The reports of the groups of one shard that use this; other groups have none."""
+    """The reports of the groups of one shard. Groups that do not use positions have none."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, Report]] = {}
@@ -52,8 +52,8 @@ class Positions:
 def exchange(
     shard: ShardState, positions: Positions, request: Any, result: Result, ctx: GroupContext
 ) -> Result:
-    """Add to a heartbeat's answer the positions that it requests, and the partitions that any
-    member requests; returns the reports to store.
+    """Add to the response to a heartbeat the positions that it requests, and the partitions that
+    any member requests. Returns the reports to store.
     """
     response: Any = result.response
     if response is None or response.error_code != ErrorCode.NONE:
@@ -78,8 +78,8 @@ def exchange(
 def committed_offset(
     shard: ShardState, group_id: str, topic: str, index: int, image: MetadataImage | None
 ) -> int:
-    """The group's committed offset for this partition, not for one of a deleted topic of the same
-    name; -1 if there is none.
+    """The group's committed offset for this partition, and not for one of a deleted topic with the
+    same name. -1 if there is none.
     """
     stored = shard.offsets.get(group_id, topic, index)
     if stored is None:
@@ -94,7 +94,9 @@ def committed_offset(
 
 
 def _report(request: Any, image: MetadataImage | None) -> Report:
-    """The request's report about existing partitions; others must not use memory."""
+    """The request's report about existing partitions. Others are left out, so that they use no
+    memory.
+    """
 
     def exists(topic: str, index: int, epoch: int = NO_EPOCH) -> bool:
         if image is None:
@@ -145,7 +147,7 @@ def _answer(
         epoch = _epoch(image, topic, index)
         for positions in told:
             position, of_life = positions.get((topic, index), (NO_POSITION, epoch))
-            if of_life == epoch:  # otherwise it was reported for another topic of that name
+            if of_life == epoch:  # otherwise the report is about another topic of that name
                 best = max(best, position)
         row = topics.setdefault(topic, PositionTopic(topic=topic, partitions=[]))
         found = PositionPartition(partition=index, position=best, partition_epoch=epoch)

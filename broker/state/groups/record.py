@@ -1,4 +1,4 @@
-"""A record of __consumer_offsets for any kind of group, as steps create it and replay reads it."""
+"""A record of __consumer_offsets for any kind of group. Steps create it, and replay reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The input and output of a group shard: contexts and results. Plain values.
+"""The input and output of a group shard: contexts and results, as plain values.
 
-A result describes everything that a step wants to do. Nothing happens until the runtime has
-appended its records and passed it to GroupShard.take_over.
+A result describes everything that a step decides. Nothing happens until the runtime has appended
+its records and passed it to GroupShard.take_over.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kstore.protocol.schema import Message
 __all__ = ["GroupContext", "Report", "Result", "Token"]
 
 Token: TypeAlias = object
-"""Identifies a parked request; the runtime finds the waiting connection by it."""
+"""Identifies a parked request, so that the runtime finds its connection."""
 
 
 class GroupContext(NamedTuple):
-    """Everything that a step may use apart from state and request: time, client, random ids."""
+    """Everything that a step uses apart from state and request: time, client, random ids."""
 
     now_ms: int
     new_id: str
@@ -35,7 +35,7 @@ class GroupContext(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     extended: bool = False
-    """Whether the client wants kstore's tagged fields in answers."""
+    """Whether the client asks for kstore's tagged fields in responses."""
     image: MetadataImage | None = None
     """The current topics with ids, partitions and racks."""
     found: Mapping[str, frozenset[str]] = MappingProxyType({})
@@ -55,7 +55,7 @@ class Report(NamedTuple):
 
     needed: frozenset[tuple[str, int]] = frozenset()
     positions: Mapping[tuple[str, int], tuple[int, int]] = {}
-    """Each with the partition epoch at the time of the report."""
+    """Each position with the partition epoch at the time of the report."""
 
 
 class Result(NamedTuple):
@@ -68,12 +68,12 @@ class Result(NamedTuple):
     completions: tuple[tuple[Token, Message], ...] = ()
     timers: tuple[TimerChange, ...] = ()
     groups: tuple[Group, ...] = ()
-    """The successors of the groups that changed; they replace the live ones after the append."""
+    """The new versions of the groups that changed. They replace the live ones after the append."""
     producer: tuple[int, int] | None = None
-    """The producer id and epoch in whose transaction the records are written."""
+    """The producer id and epoch of the transaction that the records belong to."""
     marks: tuple[tuple[str, str, Any], ...] = ()
-    """Soft state that no record holds: (group id, attribute, value), set after the append."""
+    """Soft state that no record has: (group id, attribute, value). It is set after the append."""
     refused: tuple[int, ...] = ()
-    """The errors of partitions that were not committed though the claim's member owns them."""
+    """The errors of partitions that were not committed although the claim's member owns them."""
     reports: tuple[str, dict[str, Report]] | None = None
     """The new reports of a group's members (KIP-253)."""

@@ -8,7 +8,7 @@ __all__ = ["GroupSettings"]
 
 
 class GroupSettings(NamedTuple):
-    """The broker settings that groups obey, in Kafka's units and with Kafka's defaults."""
+    """The broker settings for groups, in Kafka's units and with Kafka's defaults."""
 
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 1_800_000

@@ -38,7 +38,7 @@ class HeartbeatExpired(NamedTuple):
 
 
 class InitialRebalanceExpired(NamedTuple):
-    """A new group's delay is over; it may wait ``remaining_ms`` longer for more members."""
+    """A new group's initial delay is over. It may wait ``remaining_ms`` longer for more members."""
 
     group_id: str
     delay_ms: int
@@ -46,7 +46,7 @@ class InitialRebalanceExpired(NamedTuple):
 
 
 class JoinExpired(NamedTuple):
-    """The rebalance timeout is over: continue with the members that joined."""
+    """The rebalance timeout is over: continue with the members that have joined."""
 
     group_id: str
 
@@ -66,8 +66,9 @@ class SessionExpired(NamedTuple):
 
 
 class RebalanceExpired(NamedTuple):
-    """A member of a consumer group did not give up its partitions in time, or a classic one did not
-    join or sync in time. It counts only in ``member_epoch``, unless that is -1.
+    """A member of a consumer group did not give up its partitions in time, or a member with the
+    classic protocol did not join or sync in time. The event applies only in ``member_epoch``,
+    unless that is -1.
     """
 
     group_id: str
@@ -89,7 +90,7 @@ class StreamsDelayExpired(NamedTuple):
 
 class ShareStatesInitialized(NamedTuple):
     """The share coordinator has initialized the state of some partitions of a share group, by topic
-    id, and could not initialize others. Not a timer: the sender of the request passes it to the
+    id, and has failed for others. This is not a timer: ShareGroupStates passes the event to the
     group.
     """
 
@@ -99,14 +100,16 @@ class ShareStatesInitialized(NamedTuple):
 
 
 class ShareStatesDeleting(NamedTuple):
-    """All state of a share group will be deleted, before the group is. Not a timer, either."""
+    """All state of a share group will be deleted, before the group is deleted. Not a timer,
+    either.
+    """
 
     group_id: str
 
 
 class ShareStatesDeleted(NamedTuple):
-    """The share coordinator was asked to delete the state of some topics, and has deleted these.
-    Not a timer, either.
+    """The share coordinator has deleted the state of these topics, of all that it was asked to
+    delete. Not a timer, either.
     """
 
     group_id: str
@@ -130,7 +133,7 @@ TimerEvent: TypeAlias = (
 
 
 class TimerChange(NamedTuple):
-    """Set the timer ``key`` to fire ``event`` after ``delay_ms``, replacing it; without an event,
+    """Set or replace the timer ``key``: it fires ``event`` after ``delay_ms``. Without an event,
     cancel it.
     """
 
@@ -138,7 +141,7 @@ class TimerChange(NamedTuple):
     delay_ms: int
     event: TimerEvent | None
     only_if_absent: bool = False
-    """Keep a timer with this key if one is set."""
+    """Whether a timer with this key stays if one is set."""
 
 
 def heartbeat_key(group_id: str, member_id: str) -> TimerKey:
@@ -158,7 +161,6 @@ def sync_key(group_id: str) -> TimerKey:
 
 def has_passed(interval_ms: int, since_ms: int, now_ms: int) -> bool:
     """Whether an interval is over, by the wall clock. It is also over if ``since_ms`` is in the
-    future: the clock was set back, or that of the broker that noted it is ahead, and nothing should
-    wait that long.
+    future: then the clock was set back, or the clock of the broker that noted the time is ahead.
     """
     return not since_ms <= now_ms < since_ms + interval_ms

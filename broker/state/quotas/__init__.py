@@ -1,5 +1,5 @@
-"""Client quotas as values: entities, limits, measured rates and throttle times. It throttles no
-clients itself.
+"""The rules of client quotas: entities, limits, measured rates and throttle times. It does not
+throttle clients.
 
 May import: kstore.errors.
 """

@@ -34,12 +34,14 @@ ENTITY_TYPES = (CLIENT_ID, USER, IP)
 TYPES_IN_WORDS = ", ".join(ENTITY_TYPES)
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs in the order of ENTITY_TYPES; the name None is the type's default entity."""
+"""(type, name) pairs in the order of ENTITY_TYPES. The name None means the type's default
+entity.
+"""
 
 LONG, INT, DOUBLE = "LONG", "INT", "DOUBLE"
 MAX_VALUES = {LONG: float(2**63 - 1), INT: float(2**31 - 1), DOUBLE: float("inf")}
 FRACTION = 1e-6
-"""The tolerance for whole numbers, which are sent as doubles."""
+"""The tolerance for whole numbers, since clients send them as doubles."""
 
 USER_KEYS = {
     "producer_byte_rate": LONG,
@@ -56,7 +58,7 @@ MATCH_TYPES = {EXACT: "exact", DEFAULT: "default", SPECIFIED: "any"}
 
 
 class QuotaError(Exception):
-    """The error of an alteration or a filter: Kafka's error code, and a message."""
+    """The error for an alteration or a filter: Kafka's error code and a message."""
 
     def __init__(self, message: str, code: int = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(message)
@@ -80,14 +82,16 @@ class Filter(NamedTuple):
 
 
 def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
-    """An entity in its normal form; if a type is named twice, the last counts."""
+    """An entity in its normal form. If a type is named twice, the last name applies."""
     named = dict(pairs)
     known = [(kind, named.pop(kind)) for kind in ENTITY_TYPES if kind in named]
     return (*known, *named.items())
 
 
 def check_entity(entity: Entity) -> Mapping[str, str]:
-    """The keys that an entity may have, with their types; QuotaError for an invalid entity."""
+    """The quota keys that an entity may have, with their types. Raises QuotaError for an invalid
+    entity.
+    """
     if not entity:
         raise QuotaError(f"The quota has no entity; name one by {TYPES_IN_WORDS}.")
     for kind, name in entity:
@@ -158,7 +162,7 @@ def _check_match(part: Filter) -> None:
 
 
 def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bool:
-    """Whether a filter matches an entity; a strict filter matches only entities without other
+    """Whether a filter matches an entity. A strict filter matches only entities without other
     types.
     """
     if strict and len(entity) != len(components):
@@ -176,8 +180,8 @@ def matches(entity: Entity, components: Sequence[Filter], *, strict: bool) -> bo
 
 
 def precedence(user: str, client_id: str) -> tuple[Entity, ...]:
-    """The entities whose quota may apply to a client, by priority: the first with a quota
-    counts.
+    """The entities whose quota may apply to a client, by priority. The first one with a quota
+    applies.
     """
     users: tuple[str | None, ...] = (user, None)
     clients: tuple[str | None, ...] = (client_id, None)

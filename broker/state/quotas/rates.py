@@ -1,5 +1,5 @@
-"""A rate over a window of samples, as Kafka measures rates for quotas, and the time until it is
-within a limit. Times are arguments.
+"""A rate over a window of samples, as Kafka measures rates for quotas, and the time until the rate
+is within a limit. Times are arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SampledRate:
         """[start in ms, sum], oldest first."""
 
     def record(self, now_ms: float, value: float) -> None:
-        """Add a value; a negative one reverses an earlier one."""
+        """Add a value. A negative value reverses an earlier one."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
             self._samples.append([now_ms, 0.0])
         self._samples[-1][1] += value
@@ -33,7 +33,7 @@ class SampledRate:
         return total * 1000 / self._elapsed_ms(now_ms)
 
     def throttle_ms(self, bound: float, now_ms: float) -> float:
-        """How long to wait without new values until the rate is within the limit; 0 if it is."""
+        """How long to wait without new values until the rate is within the limit. 0 if it is."""
         rate = self.per_second(now_ms)
         if rate <= bound:
             return 0.0
@@ -47,8 +47,8 @@ class SampledRate:
             self._samples.popleft()
 
     def _elapsed_ms(self, now_ms: float) -> float:
-        """The time that the samples cover: at least all windows but one of a full set, so that a
-        burst at the beginning is allowed.
+        """The time that the samples cover, but at least all windows except one, so that a burst at
+        the beginning is allowed.
         """
         elapsed = now_ms - self._samples[0][0] if self._samples else 0.0
         missing = self._max_samples - 1 - int(elapsed // self._window_ms)
@@ -56,8 +56,8 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens that arrive at a rate, up to a burst (KIP-599). More may be taken than are available:
-    then nothing may be taken until the debt is paid.
+    """Tokens that arrive at a rate, up to a burst (KIP-599). A caller may take more than are
+    available. Then no more may be taken until the debt is paid.
     """
 
     __slots__ = ("_burst_s", "_tokens", "_updated_ms")
@@ -73,7 +73,7 @@ class TokenBucket:
         self._updated_ms = now_ms
 
     def wait_ms(self, now_ms: float, per_second: float) -> float:
-        """How long it takes until the debt is paid; 0 without any."""
+        """How long it takes until the debt is paid. 0 without a debt."""
         tokens = self._refilled(now_ms, per_second)
         return -tokens / per_second * 1000 if tokens < 0 else 0.0
 

@@ -1,8 +1,8 @@
-"""Which fetch sessions (KIP-227) are kept: ids, limits and eviction.
+"""The cache of fetch sessions (KIP-227): ids, limits and eviction.
 
-Principals share the slots: those with more than a fair share can be evicted by those with less, and
-evict no others. Pure: time and random numbers are arguments. kstore._fast.broker.fetch_session has
-the contents of a session.
+Principals share the slots. A principal with less than its share can evict sessions of one with
+more, but not the reverse. Time and random numbers are arguments. kstore._fast.broker.fetch_session
+has the contents of a session.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["FetchSessionCache"]
 
 EVICTION_MS = 120_000
-"""A session that was unused for this long can be evicted by any other; one that is older than this,
-by a more important one.
+"""Any session can evict one that was unused for this long. A more important session can evict one
+that is older than this.
 """
 MAX_SESSION_PARTITIONS = 50_000
 """The limit of partitions in a consumer's session: about 20 MB."""
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Session)
 
 
 class Holder(Generic[S]):
-    """The consumers' sessions of one principal."""
+    """The sessions of one principal's consumers."""
 
     __slots__ = ("partitions", "sessions")
 
@@ -56,7 +56,7 @@ class FetchSessionCache(Generic[S]):
     """At most ``max_entries`` sessions, by id."""
 
     def __init__(self, max_entries: int, random_id: Callable[[], int]) -> None:
-        """``random_id`` returns positive int32 numbers that cannot be guessed; it is called again
+        """``random_id`` returns positive int32 numbers that cannot be guessed. It is called again
         for a number in use.
         """
         self.max_entries = max_entries
@@ -69,8 +69,8 @@ class FetchSessionCache(Generic[S]):
         self._partitions = 0
 
     def reserve(self, principal: str, privileged: bool, size: int, now_ms: int) -> int:
-        """An id for a new session with this many partitions, or 0: the client continues without a
-        session. ``privileged``: it is a follower's.
+        """An id for a new session with this many partitions, or 0, so that the client continues
+        without a session. ``privileged``: the client is a follower.
         """
         if self.max_entries <= 0 or (size > MAX_SESSION_PARTITIONS and not privileged):
             return 0
@@ -92,8 +92,8 @@ class FetchSessionCache(Generic[S]):
             self._count(session, session.size)
 
     def resized(self, session: S) -> bool:
-        """A request has changed a session's partitions: returns whether they are within the limits.
-        If not, the session is dropped.
+        """Called when a request has changed a session's partitions. Returns whether they are within
+        the limits. If not, drops the session.
         """
         if session.privileged:
             return True
@@ -127,13 +127,13 @@ class FetchSessionCache(Generic[S]):
         return not privileged and self._partitions + size > self.max_partitions
 
     def _evict(self, principal: str, privileged: bool, size: int, now_ms: int) -> bool:
-        """Evict a session: the longest unused, else one of a principal with more than its share,
-        else an older one that is less important.
+        """Evict a session: the one that was unused for the longest time, else one of a principal
+        with more than its share, else an older one that is less important.
 
         Followers' sessions (privileged) are more important than consumers', and larger ones than
         smaller ones.
         """
-        has_slot = len(self.sessions) < self.max_entries  # then it lacks room for partitions
+        has_slot = len(self.sessions) < self.max_entries  # else no room for partitions
         mine = [s for s in self.sessions.values() if not (has_slot and s.privileged)]
         oldest = min(mine, key=_last_used, default=None)
         if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS:
@@ -153,11 +153,12 @@ class FetchSessionCache(Generic[S]):
         return False
 
     def _excess(self, principal: str, privileged: bool, partitions: int) -> S | None:
-        """What a principal that would stay within its share may take from the one with the most;
-        None if no principal has more than its share. In slots, or in partitions.
+        """How much a principal that stays within its share may take from the principal with the
+        most. None if no principal has more than its share. In slots, or in ``partitions``.
 
-        A share is the total of all consumers' principals divided by their number. Followers' slots
-        are not part of the total; a follower that needs a slot counts as one more principal.
+        A share is the total of all consumers divided by the number of their principals. The slots
+        of followers are not part of the total. A follower that needs a slot counts as one more
+        principal.
         """
 
         def held(holder: Holder[S]) -> int:

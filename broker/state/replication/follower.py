@@ -3,7 +3,7 @@ KIP-279, KIP-595), where to start if the leader does not have the requested offs
 wait before the next attempt. Also where a leader truncates its own log, if its followers cannot
 continue otherwise.
 
-Pure: offsets and epochs in, decisions out. runtime/replication/fetchers.py executes them.
+runtime/replication/fetchers.py executes the decisions.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ UNKNOWN = -1
 
 
 class Cut(NamedTuple):
-    """What to do with a log before copying continues."""
+    """How to change a log before copying continues."""
 
     offset: int
     restart: bool = False
-    """Delete the whole log and start again, empty, at the offset. Otherwise truncate it to the
-    offset.
+    """Whether to delete the whole log and start again at the offset, empty. Otherwise the log is
+    truncated to the offset.
     """
 
 
 def cut_at_divergence(
     own: tuple[int, int], leaders: tuple[int, int], log_start_offset: int, log_end_offset: int
 ) -> Cut:
-    """Where the log diverges from the leader's. ``leaders`` is the leader's answer: the largest of
-    its epochs not above the log's last one, and the end of that epoch. ``own`` is the same from
-    this log for the epoch that the leader named, (-1, -1) if it has none.
+    """Where the log diverges from the leader's. ``leaders`` is the leader's response: its largest
+    epoch that is not above the log's last one, and the end offset of that epoch. ``own`` is the
+    same from this log for the leader's epoch, (-1, -1) if it has none.
 
-    If this log does not have the leader's epoch, it is truncated to the end of the next smaller
-    one, and the leader is asked again.
+    If this log does not have the leader's epoch, it is truncated to the end of its next smaller
+    epoch, and the leader is asked again.
     """
     epoch, end_offset = leaders
     own_epoch, own_end_offset = own
@@ -53,8 +53,8 @@ def cut_at_divergence(
 
 def cut_out_of_range(log_end_offset: int, leaders: tuple[int, int]) -> Cut:
     """What to do if the leader, whose log is [start, end), does not have the offset at which this
-    log ends: truncate to the leader's end (after an unclean election), or start at the leader's
-    start.
+    log ends: truncate to the leader's end (after an unclean election), or start again at the
+    leader's start.
     """
     start_offset, end_offset = leaders
     if end_offset < log_end_offset:
@@ -68,7 +68,7 @@ def cut_at_damage(
     damaged: Sequence[int], high_watermark: int, ends: Sequence[int | None]
 ) -> int | None:
     """Where a leader may truncate its log: the first damaged offset that is not committed, if no
-    other replica has it or anything after it. None if there is no such offset, or it is not known
+    other replica has it or later offsets. None if there is no such offset, or if this is not known
     yet.
 
     ``ends`` has the log end offset of each other replica, None if it is unknown.
@@ -80,8 +80,9 @@ def cut_at_damage(
 
 
 def nobody_has(first_offset: int, ends: Sequence[int | None], has_none: Sequence[bool]) -> bool:
-    """Whether no other replica has records from an offset on: each ends there or before, or has
-    reported that it has none. ``ends`` is as for cut_at_damage, ``has_none`` has the same order.
+    """Whether no other replica has records from an offset on: each log ends there or before, or its
+    broker has reported that it has none. ``ends`` is as for cut_at_damage, ``has_none`` has the
+    same order.
     """
     return all(
         none or (end is not None and end <= first_offset)
@@ -90,8 +91,8 @@ def nobody_has(first_offset: int, ends: Sequence[int | None], has_none: Sequence
 
 
 class BackOff:
-    """Pauses that double from the first to the longest, and start again after a time without
-    failures.
+    """Pauses that double, from the first to the longest. After a time without failures they start
+    again.
     """
 
     __slots__ = ("_failures", "_last_s", "first_s", "longest_s")

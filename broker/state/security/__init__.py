@@ -1,5 +1,5 @@
-"""Authorization (StandardAuthorizer's rules), and validation of SCRAM credentials. It reads no
-store and keeps no passwords.
+"""Authorization by StandardAuthorizer's rules, and the rules of SCRAM credentials and delegation
+tokens. It reads no store.
 
 May import: kstore.acls, kstore.broker.state, kstore.errors.
 """

@@ -1,8 +1,7 @@
-"""Authorization by Kafka's StandardAuthorizer's rules: literal, prefixed and "*" names, deny before
-allow, super users, operations that imply others.
+"""Authorization by the rules of Kafka's StandardAuthorizer: literal, prefixed and "*" names, deny
+before allow, super users, operations that imply others.
 
-Pure: the rules are set from outside; other files store them. A decision is cached until a rule
-changes.
+Other files store the ACLs and set them here. A decision is cached until an ACL changes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kstore.broker.state.security.hosts import Host, covers, host_of, one_host
 __all__ = ["NO_RULES", "Authorizer", "Pattern", "Rights", "Rules"]
 
 EVERYTHING = (1 << 16) - 1
-"""The bit field of all operations: bit n is operation n, as in answers (KIP-430)."""
+"""The bit field of all operations. Bit n is operation n, as in responses (KIP-430)."""
 ALSO_ALLOWED = {
     AclOperation.READ: 1 << AclOperation.DESCRIBE,
     AclOperation.WRITE: 1 << AclOperation.DESCRIBE,
@@ -37,20 +36,20 @@ ALSO_ALLOWED = {
     AclOperation.ALTER: 1 << AclOperation.DESCRIBE,
     AclOperation.ALTER_CONFIGS: 1 << AclOperation.DESCRIBE_CONFIGS,
 }
-"""Operations that an allowed operation implies. Denying one of them denies no other."""
+"""The operations that an allowed operation implies. A denied operation implies none."""
 MAX_REMEMBERED_BYTES = 16 << 20
-"""The limit for cached decisions with their names, which come from clients: about 60,000
+"""The limit in bytes of cached decisions with their names, which come from clients: about 60,000
 decisions.
 """
 MAX_REMEMBERED_CHARS = 256
-"""The longest cached name. A topic's name has at most 249 characters; longer names are evaluated
-each time.
+"""The longest cached name. Topic names have at most 249 characters. Longer names are evaluated each
+time.
 """
 DECISION_BYTES, RIGHTS_BYTES = 224, 1024
-"""The size of each without its texts."""
+"""The size of a cached decision without its texts."""
 ANY_RESOURCE = "hardcode"
-"""The name that Kafka checks first for "any resource of this type": a principal without
-restrictions, such as a super user, is allowed all of them.
+"""The name that Kafka checks first for "any resource of this type". A principal without
+restrictions, such as a super user, is allowed this.
 """
 KEPT = (AclPatternType.LITERAL, AclPatternType.PREFIXED)
 RESOURCES = frozenset(
@@ -62,17 +61,17 @@ RESOURCES = frozenset(
 
 
 class Entry(NamedTuple):
-    """A rule of one principal for one pattern of names."""
+    """The ACL of one principal for one pattern of names."""
 
     host: Host
     operation: int
     denies: bool
     bits: int
-    """Its operations."""
+    """The bit field of its operations."""
 
     @classmethod
     def of(cls, acl: Acl) -> Entry:
-        """Convert a rule."""
+        """Convert an ACL."""
         operation, denies = acl.operation, acl.permission == AclPermission.DENY
         bits = EVERYTHING if operation == AclOperation.ALL else 1 << operation
         if not denies:
@@ -81,20 +80,20 @@ class Entry(NamedTuple):
 
 
 Entries: TypeAlias = dict[str, list[Entry]]
-"""Principal to its rules, for one pattern of names."""
+"""Principal to its entries, for one pattern of names."""
 
 
 class Rules(NamedTuple):
-    """The rules of one pattern, prepared for decisions. Any thread may create it."""
+    """The ACLs of one pattern, prepared for decisions. Any thread may create it."""
 
     acls: frozenset[Acl]
     entries: Entries
     of_hosts: int
-    """How many are not for all hosts."""
+    """How many are for particular hosts."""
 
     @classmethod
     def of(cls, acls: Iterable[Acl]) -> Rules:
-        """Prepare rules for decisions."""
+        """Prepare ACLs for decisions."""
         kept = frozenset(acls)
         entries: Entries = {}
         for acl in kept:
@@ -103,12 +102,12 @@ class Rules(NamedTuple):
 
 
 Pattern: TypeAlias = tuple[AclResourceType, AclPatternType, str]
-"""The resources of a rule: their type, and a name or a prefix of names."""
+"""The resources of an ACL: their type, and a name or a prefix of names."""
 NO_RULES = Rules.of(())
 
 
 class Names:
-    """The rules of one type of resource, by name."""
+    """The ACLs of one resource type, by name."""
 
     def __init__(self) -> None:
         self.literal: dict[str, Entries] = {}
@@ -118,7 +117,7 @@ class Names:
         self._of_length: Counter[int] = Counter()
 
     def put(self, pattern_type: AclPatternType, name: str, entries: Entries) -> None:
-        """Replace the rules of one pattern."""
+        """Replace the entries of one pattern."""
         patterns = self.literal if pattern_type == AclPatternType.LITERAL else self.prefixed
         there = name in patterns
         if entries:
@@ -129,7 +128,7 @@ class Names:
             self._count(len(name), -1 if there else 1)
 
     def _count(self, length: int, more: int) -> None:
-        """Count a prefix of this length, or uncount it."""
+        """Change the number of prefixes of this length."""
         self._of_length[length] += more
         if self._of_length[length] == 0:
             del self._of_length[length]
@@ -137,7 +136,7 @@ class Names:
             self.lengths = sorted(self._of_length)
 
     def applying(self, name: str) -> Iterator[Entries]:
-        """The rules of every pattern that the name matches."""
+        """The entries of every pattern that matches the name."""
         for found in (self.literal.get(name), self.literal.get(ANY_NAME)):
             if found is not None:
                 yield found
@@ -150,8 +149,8 @@ class Names:
 
 
 class Rights:
-    """The rights of one principal from one address, by the current rules; get it again for each
-    request. It caches its answers.
+    """The rights of one principal from one address, by the current ACLs. It caches decisions. Get a
+    new object for each request.
     """
 
     __slots__ = (
@@ -179,7 +178,7 @@ class Rights:
         return found
 
     def topic(self, name: bytes) -> int:
-        """The operations that are allowed on a topic; also stored in `topics`."""
+        """The operations that are allowed on a topic. Also stored in `topics`."""
         text = name.decode("utf-8", "replace")
         found = self.mask(AclResourceType.TOPIC, text)
         if self._may_remember(text):
@@ -197,7 +196,7 @@ class Rights:
         return found
 
     def forget(self) -> None:
-        """Free the memory: holders of these rights get new ones soon."""
+        """Free the memory. Users of this object get a new one soon."""
         self._outdated = True
         for kept in (self._masks, self._by_type, self.topics):
             kept.clear()
@@ -216,7 +215,7 @@ API key.
 
 
 class Authorizer:
-    """The rules, and decisions by them."""
+    """The ACLs, and decisions by them."""
 
     def __init__(
         self, super_users: Iterable[str] = (), *, allow_if_no_acl_found: bool = False
@@ -227,22 +226,22 @@ class Authorizer:
         self._rules: dict[Pattern, Rules] = {}
         self._names: dict[int, Names] = {kind: Names() for kind in RESOURCES}
         self._of_hosts = 0
-        """How many rules are for particular hosts; if none is, all hosts of a principal are
-        equal.
+        """How many ACLs are for particular hosts. If none is, all hosts of a principal have the
+        same rights.
         """
         self.known: dict[tuple[str, str], Rights] = {}
-        """Rights by principal and host; a new object after each change of the rules."""
+        """Rights by principal and host. A new object after each change of ACLs."""
         self.remembered_bytes = 0
         """The size of all cached decisions."""
         self.on_denied: OnDenied = _nobody_hears
-        """Callers call this when they deny something, because not every check is an attempt to use
-        a right.
+        """Callers call this when they deny an operation. `authorize` does not, because not every
+        check is an attempt to do the operation.
         """
 
     # ---- the rules ----
 
     def put(self, pattern: Pattern, new: Rules) -> bool:
-        """Replace the rules of one pattern; returns whether that changed anything."""
+        """Replace the ACLs of one pattern. Returns whether that changed anything."""
         old = self._rules.get(pattern, NO_RULES)
         if new.acls == old.acls:
             return False
@@ -257,17 +256,17 @@ class Authorizer:
         return True
 
     def patterns(self) -> list[Pattern]:
-        """The patterns that have rules."""
+        """The patterns that have ACLs."""
         return list(self._rules)
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """The rules that match a filter, or all."""
+        """The ACLs that match a filter, or all."""
         wanted = wanted or AclFilter()
         found = (acl for acls in self.candidates(wanted) for acl in acls)
         return [acl for acl in found if wanted.matches(acl)]
 
     def candidates(self, wanted: AclFilter) -> list[frozenset[Acl]]:
-        """The rules of all patterns that may match a filter, grouped by pattern."""
+        """The ACLs of all patterns that may match a filter, grouped by pattern."""
         kind, pattern_type, name = wanted.resource_type, wanted.pattern_type, wanted.resource_name
         if kind in RESOURCES and pattern_type in KEPT and name is not None:
             rules = self._rules.get((kind, pattern_type, name))
@@ -296,12 +295,12 @@ class Authorizer:
         self, principal: str, host: str, operation: int, resource_type: int
     ) -> bool:
         """Whether the principal may do the operation on at least one possible resource of the type:
-        a rule allows it for names that no other rule denies completely (KIP-679).
+        an ACL allows it for names, and no other ACL denies all of these (KIP-679).
         """
         return self.rights(principal, host).any_of(resource_type, operation)
 
     def decide(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """Evaluate the rules: the bit field of the allowed operations."""
+        """Evaluate the ACLs. Returns the bit field of the allowed operations."""
         if principal in self.super_users:
             return EVERYTHING
         host = one_host(host)
@@ -322,14 +321,14 @@ class Authorizer:
         return EVERYTHING if self.allow_if_no_acl_found else 0
 
     def decide_by_type(self, asker: Rights, operation: int, resource_type: int) -> bool:
-        """Evaluate the rules for `authorize_by_type`."""
+        """Evaluate the ACLs for `authorize_by_type`."""
         if asker.mask(resource_type, ANY_RESOURCE) >> operation & 1:
             return True
         host = one_host(asker.host)
         names = self._names[resource_type]
 
         def patterns(of: dict[str, Entries], *, denies: bool) -> set[str]:
-            """The patterns with a rule for exactly this operation; implied ones do not count."""
+            """The patterns with an ACL for exactly this operation, not for one that implies it."""
             return {
                 pattern
                 for pattern, entries in of.items()
@@ -358,7 +357,9 @@ class Authorizer:
     def denying(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Acl | None:
-        """A rule that denies the operation; None if it is only not allowed."""
+        """An ACL that denies the operation. None if there is none, so that it is only not
+        allowed.
+        """
         host = one_host(host)
         kind, literal = AclResourceType(resource_type), AclPatternType.LITERAL
         patterns: list[Pattern] = [(kind, literal, name), (kind, literal, ANY_NAME)]
@@ -377,14 +378,14 @@ class Authorizer:
         return None
 
     def note_remembered(self, size: int) -> None:
-        """Note the size of a new cache entry; if the total is too large, the cache is cleared."""
+        """Note the size of a new cache entry. If the total is too large, the cache is cleared."""
         self.remembered_bytes += size
         if self.remembered_bytes > MAX_REMEMBERED_BYTES:
             self._forget()
 
     def _forget(self) -> None:
         for rights in self.known.values():
-            rights.forget()  # connections and cached answers keep them until their next check
+            rights.forget()  # connections and cached responses use them until their next check
         self.known = {}
         self.remembered_bytes = 0
 

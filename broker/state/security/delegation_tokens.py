@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and see them, and when they
-expire. token_nodes.py stores them.
+"""Delegation tokens (KIP-48, KIP-373): who may create, renew, expire and describe them, and when
+they expire. token_nodes.py has the stored form.
 
-A token's secret is an HMAC of its id by `delegation.token.secret.key`. It is never stored: it is
+A token's secret is an HMAC of its id with `delegation.token.secret.key`. It is not stored, but
 derived again with the key.
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 USER = "User"
 """The only type of principal allowed as renewer."""
 ITERATIONS = 4096
-"""The minimum of SCRAM: the secret is not a password but has 512 random bits."""
+"""The minimum of SCRAM. This is enough, since the secret has 512 random bits."""
 SALT_BYTES = 24
 LAST_MS = 2**63 - 1
 
@@ -51,7 +51,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Principal:
-        """Parse a principal; ValueError."""
+        """Parse a principal. Raises ValueError."""
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise ValueError(f"{text[:100]!r} is not a principal")
@@ -72,11 +72,11 @@ class DelegationToken(NamedTuple):
     """The end of its maximum lifetime."""
 
     def may_renew(self, principal: Principal) -> bool:
-        """Whether the principal may renew or expire it."""
+        """Whether the principal may renew or expire the token."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether the principal is its owner, requester or renewer."""
+        """Whether the principal is the token's owner, requester or renewer."""
         return self.may_renew(principal) or principal == self.requester
 
     def is_over(self, now_ms: int) -> bool:
@@ -118,7 +118,7 @@ def new_token(
     asked_ms: int,
     lifetimes: Lifetimes,
 ) -> DelegationToken | TokenRefusal:
-    """A new token; ``asked_ms`` is its requested maximum lifetime, 0 or less for the largest
+    """A new token. ``asked_ms`` is its requested maximum lifetime; 0 or less means the largest
     allowed.
     """
     if not all(map(is_user, renewers)) or ":" in owner.kind or not owner.kind:
@@ -134,7 +134,7 @@ def new_token(
 def renew(
     token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int, lifetimes: Lifetimes
 ) -> DelegationToken | TokenRefusal:
-    """The token with a later expiry time; ``asked_ms`` from now, 0 or less for the latest
+    """The token with a later expiry time: ``asked_ms`` from now; 0 or less means the latest
     allowed.
     """
     if token.is_over(now_ms):
@@ -148,7 +148,7 @@ def renew(
 def expire(
     token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int
 ) -> DelegationToken | TokenRefusal:
-    """The token with an expiry time ``asked_ms`` from now; if that is negative it expires now, and
+    """The token with an expiry time ``asked_ms`` from now. If that is negative, it expires now and
     must be deleted.
     """
     if not token.may_renew(principal):
@@ -164,14 +164,14 @@ def expire(
 
 
 def hmac_of(key: bytes, token_id: str) -> bytes:
-    """A token's secret, derived as in Kafka; 64 bytes."""
+    """A token's secret of 64 bytes, derived as in Kafka."""
     return hmac.digest(key, token_id.encode(), "sha512")
 
 
 def scram_credential(key: bytes, token_id: str, mechanism: str) -> ScramCredential:
     """The SCRAM credential of the secret: the password is the HMAC in base64. Takes milliseconds.
 
-    The salt is derived, too, so all brokers have the same.
+    The salt is derived, too, so all brokers have the same credential.
     """
     known = next(each for each in MECHANISMS.values() if each.name == mechanism)
     salt = hmac.digest(own_key(key, b"salt"), f"{mechanism} {token_id}".encode(), "sha256")

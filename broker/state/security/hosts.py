@@ -1,7 +1,7 @@
-"""The hosts of rules: "*", an address, or a network (10.0.0.0/8, fd00::/8). Clients are identified
-by their addresses, so a rule for a name would never apply and is refused.
+"""The hosts of ACLs: "*", an address, or a network (10.0.0.0/8, fd00::/8). Clients are identified
+by their addresses, so an ACL for a host name would never apply, and is refused.
 
-Kafka 4.3.1 compares hosts as text: it accepts a rule for a network, but the rule never applies.
+Kafka 4.3.1 compares hosts as text: it accepts an ACL for a network, but the ACL never applies.
 KIP-1276 adds networks to a later release of Kafka.
 """
 
@@ -24,8 +24,8 @@ IPV4_IN_IPV6_BITS = 96
 
 
 def one_host(text: str) -> str:
-    """The normal form of an address, in which rules and clients are compared: an IPv6 address has
-    many forms, and an IPv4 client of a dual-stack socket has an IPv6 form.
+    """The normal form of an address, in which ACLs and clients are compared. An IPv6 address can be
+    written in many forms, and an IPv4 client of a dual-stack socket has an IPv6 form.
     """
     if ":" not in text:
         return text
@@ -39,29 +39,29 @@ def one_host(text: str) -> str:
 
 
 def host_of(text: str) -> Host:
-    """A rule's host, prepared for `covers`."""
+    """An ACL's host, prepared for `covers`."""
     if "/" in text:
         try:
             return _network(text)
         except ValueError:
-            return text  # in a rule that another program has stored
+            return text  # in an ACL that another program has stored
     return one_host(text)
 
 
 def covers(rule: Host, host: str) -> bool:
-    """Whether a rule's host includes a client, whose address is in `one_host`'s form."""
+    """Whether an ACL's host includes a client, whose address is in `one_host`'s form."""
     if isinstance(rule, str):
         return rule in (ANY_HOST, host)
     from ipaddress import ip_address
 
     try:
         return ip_address(host) in rule
-    except ValueError:  # a client without an address, such as a test's
+    except ValueError:  # a client without an address, as in tests
         return False
 
 
 def host_refusal(text: str) -> str | None:
-    """Why a rule cannot have this host; None if it can."""
+    """Why an ACL cannot have this host. None if it can."""
     from ipaddress import ip_address, ip_network
 
     if text == ANY_HOST:

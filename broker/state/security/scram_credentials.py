@@ -1,7 +1,7 @@
 """The rules for changes of users' SCRAM credentials (KIP-554), and the stored form of a credential.
 
-A client sends salt, iterations and the salted password; stored are the two keys that the broker
-needs, from which the password cannot be derived. Other files store credentials and authenticate.
+A client sends salt, iterations and the salted password. Only the two keys that the broker needs are
+stored; the password cannot be derived from them. Other files store credentials and authenticate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MAX_ITERATIONS = 16384
 
 
 class Mechanism(NamedTuple):
-    """A SCRAM mechanism: its number on the wire, its name, its hash and the fewest iterations."""
+    """A SCRAM mechanism: its number in the protocol, its name, its hash, and the minimum of
+    iterations.
+    """
 
     number: int
     name: str
@@ -81,7 +83,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ScramCredential:
-        """Parse the text form; ValueError if it is invalid."""
+        """Parse the text form. Raises ValueError if it is invalid."""
         fields = dict(part.split("=", 1) for part in text.split(","))
         salt, stored, server = (
             base64.b64decode(fields[name]) for name in ("salt", "stored_key", "server_key")
@@ -94,8 +96,8 @@ def refusals(
     upsertions: Sequence[Upsertion],
     known: Collection[tuple[str, int]],
 ) -> dict[str, tuple[int, str]]:
-    """User to error code and message, for each user without changes: one invalid row prevents all
-    changes of its user.
+    """User to error code and message, for each user whose changes are refused: one invalid row
+    prevents all changes of its user.
     """
     found: dict[str, tuple[int, str]] = {}
     rows: list[Deletion | Upsertion] = [*deletions, *upsertions]

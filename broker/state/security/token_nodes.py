@@ -1,9 +1,10 @@
-"""The stored form of a delegation token: encrypted with AES-256-GCM by a key that is derived from
-`delegation.token.secret.key`. Without that key, access to the store reveals no owner, and allows
-nobody to create or change tokens.
+"""The stored form of a delegation token: encrypted with AES-256-GCM and a key that is derived from
+`delegation.token.secret.key`. Without that key, read access to the store reveals no owners, and
+write access does not allow creating or changing tokens.
 
-The token's expiry time is stored unencrypted but authenticated: an expired token is deleted even if
-its key is lost. Signed nodes of earlier versions are read; `resealed` converts them to this form.
+The expiry time is authenticated but not encrypted, so an expired token is deleted even if its key
+is lost. Signed nodes of earlier versions of kstore are read, too; `resealed` converts them to this
+form.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["NONCE_BYTES", "may_be_over", "parse", "resealed", "sealed"]
 
 SIGNED, SEALED = 3, 4
-"""Versions of the form: plain text with a signature, as Kafka wrote it to ZooKeeper; encrypted."""
+"""The versions of the form: plain text with a signature, as Kafka wrote it to ZooKeeper, and
+encrypted.
+"""
 NONCE_BYTES = 12
 WRONG_KEY = (
     "it can't be opened with this broker's delegation.token.secret.key: set the key that it was "
@@ -31,7 +34,7 @@ WRONG_KEY = (
 
 
 def sealed(token: DelegationToken, key: bytes, nonce: bytes) -> bytes:
-    """The stored form of a token. ``nonce``: random, used only once."""
+    """The stored form of a token. ``nonce`` is random and used only once."""
     head = _head(token.token_id, min(token.expires_ms, token.max_ms))
     text = _json(
         {
@@ -48,7 +51,7 @@ def sealed(token: DelegationToken, key: bytes, nonce: bytes) -> bytes:
 
 
 def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
-    """Parse a stored token; ValueError if it is invalid, or has another key."""
+    """Parse a stored token. Raises ValueError if it is invalid, or has another key."""
     try:
         fields = json.loads(data)
         if fields.get("version") == SEALED:
@@ -69,7 +72,7 @@ def parse(token_id: str, data: bytes, key: bytes) -> DelegationToken:
 
 
 def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | None:
-    """Convert a signed node with this key to the encrypted form; None for all others."""
+    """Convert a signed node with this key to the encrypted form. None for all other nodes."""
     try:
         is_signed = json.loads(data).get("version") == SIGNED
         return sealed(parse(token_id, data, key), key, nonce) if is_signed else None
@@ -78,7 +81,7 @@ def resealed(token_id: str, data: bytes, key: bytes, nonce: bytes) -> bytes | No
 
 
 def may_be_over(data: bytes, now_ms: int) -> bool:
-    """Whether the stored expiry time has passed, whoever has written it."""
+    """Whether the stored expiry time has passed. Does not check the signature."""
     try:
         fields = json.loads(data)
         if fields.get("version") == SEALED:

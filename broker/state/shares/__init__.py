@@ -1,5 +1,5 @@
-"""Share-partitions as values (Kafka's ShareCoordinatorShard, without its loop): their state, its
-epochs and its records. It reads no clock and has no records that consumers read.
+"""The decisions of Kafka's ShareCoordinator: the state of share-partitions, its epochs and its
+records. It reads no clock, and does not read the records of consumers.
 
 May import: kstore.broker.state, kstore.errors, kstore.protocol.coordinator_records.
 """

@@ -1,7 +1,7 @@
 """Combines batches of offsets with their delivery states (Kafka's PersisterStateBatchCombiner).
 
 If two batches contain the same offset, the higher delivery count wins, and with equal counts the
-higher delivery state: a write may arrive late, but delivery counts never decrease.
+higher delivery state. A write may arrive late, but delivery counts never decrease.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LAST_OFFSET = attrgetter("last_offset")
 def combine(
     known: Iterable[StateBatch], added: Iterable[StateBatch], start_offset: int = NO_OFFSET
 ) -> tuple[StateBatch, ...]:
-    """The batches of both, sorted and disjoint, without offsets below ``start_offset``; adjacent
-    batches with equal state and count are joined. ``known`` is sorted and disjoint already.
+    """The batches of both, sorted and disjoint, without offsets below ``start_offset``. Adjacent
+    batches with equal state and count are joined. ``known`` must be sorted and disjoint.
     """
     batches = list(known)
     for batch in added:
@@ -37,7 +37,7 @@ def _lay_over(batches: list[StateBatch], added: StateBatch) -> None:
     while end < len(batches) and batches[end].first_offset <= added.last_offset:
         end += 1
     pieces = _overlaid(batches[begin:end], added)
-    # The adjacent batches may now have an equal state and count.
+    # Adjacent batches may now have equal states and counts.
     before, after = max(begin - 1, 0), min(end + 1, len(batches))
     batches[before:after] = _joined([*batches[before:begin], *pieces, *batches[end:after]])
 

@@ -1,5 +1,5 @@
-"""The values in the stored state of a share-partition, as the share coordinator and its callers use
-them. It has no rules.
+"""The values in the stored state of a share-partition, for the share coordinator and its callers.
+This file has no rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SharePartitionKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
-        """Parse the result of `str`. ValueError if it is invalid."""
+        """Parse the result of `str`. Raises ValueError if it is invalid."""
         group_id, *rest = text.rsplit(":", 2)
         try:
             topic_id, partition = rest
@@ -80,7 +80,7 @@ class ShareState(NamedTuple):
     start_offset: int
     """NO_OFFSET if the group has none yet."""
     batches: tuple[StateBatch, ...]
-    """Sorted and disjoint; offsets outside them were never delivered."""
+    """Sorted and disjoint. Offsets outside them were never delivered."""
 
 
 class ShareSummary(NamedTuple):
@@ -91,7 +91,7 @@ class ShareSummary(NamedTuple):
     start_offset: int
     """NO_OFFSET if the group has none yet."""
     delivery_complete_count: int
-    """Completed deliveries from the start offset on; NO_COUNT if unknown."""
+    """The number of completed deliveries from the start offset on. NO_COUNT if unknown."""
 
 
 class ShareWrite(NamedTuple):

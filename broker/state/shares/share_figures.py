@@ -13,7 +13,7 @@ __all__ = ["ACKNOWLEDGE_TYPES", "GroupFigures", "PartitionFigures", "ShareFigure
 
 ACKNOWLEDGE_TYPES = {1: "Accept", 2: "Release", 3: "Reject", 4: "Renew"}
 MOST_GROUPS = 1000
-"""The number of groups with separate figures; clients choose the ids."""
+"""The limit of groups with separate figures, since clients choose the ids."""
 OTHERS = "(others)"
 
 
@@ -30,11 +30,11 @@ class PartitionFigures:
         self.lock_us = Distribution()
         """How long a fetch locked the partition (Kafka's fetch lock)."""
         self.lock_ratio = Distribution()
-        """Which share of the time since the end of the previous fetch that was."""
+        """The lock's percentage of the time since the end of the previous fetch."""
         self._free_since_us = -1
 
     def lock_ended(self, began_us: int, now_us: int) -> None:
-        """A fetch locked it from then until now."""
+        """Note that a fetch locked the share-partition from ``began_us`` until ``now_us``."""
         held_us = now_us - began_us
         self.lock_us.record(held_us)
         if self._free_since_us >= 0:
@@ -56,8 +56,8 @@ class GroupFigures:
 
 
 class TopicFigures:
-    """Counts requests for a topic, or for all topics. As in Kafka, requests for an unknown topic,
-    or one that the member may not read, do not count.
+    """Counts requests for a topic, or for all topics. As in Kafka, requests for a topic that is
+    unknown, or that the member may not read, are not counted.
     """
 
     __slots__ = ("acknowledgements", "acknowledgements_failed", "fetches", "fetches_failed")
@@ -82,12 +82,12 @@ class ShareFigures:
         """Share sessions that ended with their connection."""
         self.groups: dict[str, GroupFigures] = {}
         self.of_all = TopicFigures()
-        """One request counts once for each of its topics."""
+        """Requests for all topics. A request counts once for each of its topics."""
         self.topics: dict[UUID, TopicFigures] = {}
-        """By id; the page removes deleted topics."""
+        """By topic id. The page of metrics removes deleted topics."""
 
     def group(self, group_id: str) -> GroupFigures:
-        """The figures of a group; beyond a limit, groups share one object."""
+        """The figures of a group. Beyond a limit, groups share one object."""
         found = self.groups.get(group_id)
         if found is None:
             name = group_id if len(self.groups) < MOST_GROUPS else OTHERS
@@ -95,13 +95,13 @@ class ShareFigures:
         return found
 
     def topic_fetched(self, topic_id: UUID, *, failed: bool) -> None:
-        """A member has fetched from a topic."""
+        """Note that a member has fetched from a topic."""
         for figures in (self.of_all, self._topic(topic_id)):
             figures.fetches += 1
             figures.fetches_failed += failed
 
     def topic_acknowledged(self, topic_id: UUID, *, failed: bool) -> None:
-        """A member has acknowledged records of a topic."""
+        """Note that a member has acknowledged records of a topic."""
         for figures in (self.of_all, self._topic(topic_id)):
             figures.acknowledgements += 1
             figures.acknowledgements_failed += failed
@@ -113,14 +113,16 @@ class ShareFigures:
         return found
 
     def fetched(self, group_id: str, asked: int, acquired: int, took_us: int) -> None:
-        """A fetch is answered: the number of its partitions, and of those with records."""
+        """Note a fetch: the number of its partitions, and of those with records."""
         figures = self.group(group_id)
         figures.fetch_ratio.record(100 * acquired // max(1, asked))
         if acquired:
             figures.acquire_us.record(took_us)
 
     def acknowledge(self, ranges: Iterable[tuple[int, int, bytes]]) -> None:
-        """Ranges were acknowledged: first and last offset, the type for all or one for each."""
+        """Note acknowledged ranges: first offset, last offset, and one type for all offsets or one
+        for each.
+        """
         for first, last, types in ranges:
             if len(types) == 1:
                 self._count(types[0], last - first + 1)

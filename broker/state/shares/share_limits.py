@@ -15,13 +15,13 @@ UNIT_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 class ShareLimits(NamedTuple):
-    """The settings of one group, as a leader of its partitions uses them."""
+    """The settings of one group, which the leaders of its partitions use."""
 
     lock_ms: int
     max_deliveries: int
     max_record_locks: int
     committed: bool
-    """share.isolation.level is read_committed."""
+    """Whether share.isolation.level is read_committed."""
     reset_ms: int
     """share.auto.offset.reset: where a new group starts, in ms before now, or EARLIEST or
     LATEST.

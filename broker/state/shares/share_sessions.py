@@ -1,5 +1,5 @@
 """Share sessions (KIP-932): which partitions a member of a share group fetches from a broker, and
-the epoch of its next request. Acquired records are elsewhere.
+the epoch of its next request. Acquired records are not part of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class ShareSession(Generic[C]):
-    """The partitions that one member fetches here."""
+    """The partitions that one member fetches from this broker."""
 
     __slots__ = ("connection", "epoch", "group_id", "member_id", "owner", "partitions")
 
@@ -35,9 +35,9 @@ class ShareSession(Generic[C]):
         self.group_id = group_id
         self.member_id = member_id
         self.owner = owner
-        """The owner of its acquired records: a different number for each session."""
+        """The number of the owner of acquired records, which is different for each session."""
         self.connection = connection
-        """The connection that opened it; the session ends with it."""
+        """The connection that opened the session. The session ends with it."""
         self.epoch = 1
         """The epoch that the next request must have."""
         self.partitions: dict[TopicIdPartition, None] = {}
@@ -52,7 +52,7 @@ class ShareSession(Generic[C]):
             self.partitions.pop(place, None)
 
     def in_turn(self) -> list[TopicIdPartition]:
-        """The partitions; each request starts with a different one."""
+        """The partitions, each time with a different first one."""
         places = list(self.partitions)
         turn = self.epoch % len(places) if places else 0
         return places[turn:] + places[:turn]
@@ -81,8 +81,8 @@ class ShareSessionCache(Generic[C]):
     def open(
         self, group_id: str, member_id: str, connection: C, max_sessions: int
     ) -> ShareSession[C] | int:
-        """Open a session; an error code if there are too many. The member's earlier session must be
-        removed first.
+        """Open a session. Returns an error code if there are too many. The member's earlier session
+        must be removed first.
         """
         if len(self._sessions) >= max_sessions:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED

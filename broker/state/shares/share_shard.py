@@ -1,6 +1,6 @@
-"""One partition of __share_group_state as values (Kafka's ShareCoordinatorShard): the state of its
-share-partitions, and the record that each request creates. It appends nothing; appended records
-return through `replay`, as they do when the log is loaded.
+"""One partition of __share_group_state (Kafka's ShareCoordinatorShard): the state of its
+share-partitions, and the record that each request creates. It appends nothing. `replay` applies
+appended records, and all records when the log is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Refusal(NamedTuple):
 
     error_code: int
     message: str | None = None
-    """None means the error's own message."""
+    """None: the error's own message."""
 
 
 class ShareRecord(NamedTuple):
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
     created_ms: int
     written_ms: int
     updates: int
-    """The number of updates since the last snapshot that updates caused."""
+    """The number of updates since the last snapshot that was written because of updates."""
     highest_state_epoch: int
     """Lower epochs are fenced."""
     highest_leader_epoch: int
@@ -80,7 +80,7 @@ class ShareShard:
     def __init__(self, limit: int, *, check_invariants: bool = False) -> None:
         self._check_invariants = check_invariants
         self.limit = limit
-        """The number of updates of a share-partition before a snapshot; may be changed."""
+        """The number of updates of a share-partition before a snapshot. May be changed."""
         self.partitions: dict[SharePartitionKey, Kept] = {}
         self._last_offset = -1
 
@@ -90,8 +90,8 @@ class ShareShard:
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> ShareRecord | Refusal:
         """Initialize the state of a share-partition, or reset it if a start offset is given.
-        Without one, the caller only needs the state to exist: if a group coordinator is lost with
-        the answer, the next one asks again, and acknowledgements must be kept.
+        Without one, an existing state does not change: if a group coordinator is lost before it has
+        the response, the next one sends the request again, and acknowledgements must not be lost.
         """
         kept = self.partitions.get(key)
         if kept is not None and state_epoch != NO_EPOCH and kept.highest_state_epoch > state_epoch:
@@ -129,8 +129,8 @@ class ShareShard:
     def read(
         self, key: SharePartitionKey, leader_epoch: int, now_ms: int
     ) -> ShareRecord | Refusal | None:
-        """A new leader reads the state; returns a record of its epoch, or None if the epoch is
-        known. In that case, or after the record is appended, `state_of` has the answer.
+        """A new leader reads the state. Returns a record with its leader epoch, or None if the
+        epoch is known. Then, or once the record is appended, `state_of` returns the state.
         """
         kept = self.partitions.get(key)
         if kept is None:
@@ -145,14 +145,14 @@ class ShareShard:
         return self._record(key, kept, change, now_ms)
 
     def delete(self, key: SharePartitionKey) -> ShareRecord | None:
-        """Delete a share-partition; None if it is unknown."""
+        """Delete a share-partition. Returns None if it is unknown."""
         if key not in self.partitions:
             return None
         return ShareRecord(ShareSnapshotKey(**key._asdict()), None)
 
     def cold_keys(self, interval_ms: int, now_ms: int) -> list[SharePartitionKey]:
-        """The share-partitions without a snapshot for this time. Empty if each has already had a
-        snapshot that no update caused.
+        """The share-partitions without a snapshot for this time. Empty if each of them has already
+        got a snapshot for this reason.
         """
         if all(kept.created_ms != kept.written_ms for kept in self.partitions.values()):
             return []
@@ -161,7 +161,7 @@ class ShareShard:
         ]
 
     def snapshot(self, key: SharePartitionKey, now_ms: int) -> ShareRecord | None:
-        """A new snapshot of a share-partition; None if it is unknown."""
+        """A new snapshot of a share-partition. None if it is unknown."""
         kept = self.partitions.get(key)
         if kept is None:
             return None
@@ -220,7 +220,7 @@ class ShareShard:
         if kept is not None:  # a snapshot does not lower the fence
             highest_state = max(highest_state, kept.highest_state_epoch)
             highest_leader = max(highest_leader, kept.highest_leader_epoch)
-            # As in Kafka, only a snapshot that updates caused resets the count.
+            # As in Kafka, only a snapshot that was written because of updates resets the count.
             updates = 0 if kept.updates >= self.limit else kept.updates
         return Kept(
             value.snapshot_epoch,
@@ -245,7 +245,7 @@ class ShareShard:
         return ShareState(kept.state_epoch, kept.start_offset, kept.batches)
 
     def summary_of(self, key: SharePartitionKey) -> ShareSummary:
-        """The progress of a share-partition; for an unknown one, a summary without progress."""
+        """The progress of a share-partition. For an unknown one, a summary without progress."""
         kept = self.partitions.get(key)
         if kept is None:
             return UNKNOWN
@@ -258,7 +258,7 @@ class ShareShard:
         return [key for key in self.partitions if key.topic_id == topic_id]
 
     def redundant_below(self) -> int:
-        """All records of lower offsets are superseded."""
+        """The offset below which all records are superseded."""
         offsets = [kept.snapshot_offset for kept in self.partitions.values()]
         return min(offsets, default=self._last_offset)
 

@@ -1,5 +1,5 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup as steps on a value.
-It knows nothing of consumer and streams groups.
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup. It does not know
+consumer and streams groups.
 
 May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

@@ -1,7 +1,7 @@
 """A classic consumer group as a value: members, generation, state. It makes no decisions.
 
-A step works on a copy (see step.py); the live group is only replaced as a whole. `metadata_record`
-has the persisted part; the rest (parked joins and syncs, pending members) is soft state and is lost
+A step works on a copy (step.py). The live group is only replaced as a whole. `metadata_record` has
+the persisted part. The rest (parked joins and syncs, pending members) is soft state, which is lost
 with the coordinator.
 """
 
@@ -53,8 +53,8 @@ VALID_PREVIOUS: Mapping[str, frozenset[str]] = {
     COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
     STABLE: frozenset({COMPLETING_REBALANCE}),
 }
-"""State to the states from which it can be entered. A deleted group is removed, so no group is ever
-Dead.
+"""State to the states from which a group can enter it. A deleted group is removed, so no group is
+ever Dead.
 """
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -77,18 +77,19 @@ class ClassicMember(NamedTuple):
     awaiting_join: Token = None
     awaiting_sync: Token = None
     is_new: bool = False
-    """It has joined but is not in a generation yet: it cannot heartbeat, so only its own timeout
-    removes it.
+    """Whether it has joined but is not in a generation yet. It cannot send heartbeats then, so only
+    its own timeout removes it.
     """
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The metadata that the member gave for a protocol; empty if it gave none."""
+        """The member's metadata for a protocol. Empty if it has sent none."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
 
 class ClassicGroup:
-    """The group. Invariants: a leader exists if and only if there are members, and it is one of
-    them; every static member id is a member; ``supported`` and ``joined`` count over ``members``.
+    """The group. Invariants: there is a leader if and only if there are members, and the leader is
+    a member; every static member id is a member; ``supported`` and ``joined`` are counts over
+    ``members``.
     """
 
     __slots__ = (
@@ -130,10 +131,12 @@ class ClassicGroup:
         self.supported: dict[str, int] = {}
         """Protocol name to the number of members that support it."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: unknown, because the members use another embedded protocol than the consumer's."""
+        """The topics that members subscribe to. None: not known, because the members do not use the
+        consumer's embedded protocol.
+        """
         self.new_member_added = False
         self.lacking: frozenset[str] = frozenset()
-        """Topics whose partitions are held back from the members (held_back.py). Soft."""
+        """Topics of which members do not get some partitions yet (held_back.py). Soft state."""
 
     def copy(self) -> ClassicGroup:
         """A copy that shares no mutable part."""
@@ -179,7 +182,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: ClassicMember) -> None:
-        """Add a new member; the first one sets the protocol type and is the leader."""
+        """Add a new member. The first one sets the protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.group_instance_id is not None:
@@ -190,7 +193,7 @@ class ClassicGroup:
         self.pending_join.discard(member.member_id)
 
     def put(self, member: ClassicMember) -> None:
-        """Insert or replace a member by its id and keep the counts."""
+        """Insert or replace a member by its id, and update the counts."""
         self._discount(self.members.get(member.member_id))
         self.members[member.member_id] = member
         self.joined += member.awaiting_join is not None
@@ -204,8 +207,8 @@ class ClassicGroup:
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or pending member, if it exists; if it was the leader, the next member
-        becomes leader.
+        """Remove a member or pending member, if it exists. If it was the leader, the next member
+        becomes the leader.
         """
         member = self.members.pop(member_id, None)
         self._discount(member)
@@ -250,8 +253,8 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> Work[str]:
-        """The protocol that most members prefer among those that all support; the leader's order
-        decides a tie.
+        """The protocol that most members prefer, of those that all members support. In a tie, the
+        leader's order decides.
         """
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = dict.fromkeys(candidates, 0)
@@ -262,15 +265,15 @@ class ClassicGroup:
         return max((name for name, _ in preferred if name in votes), key=votes.__getitem__)
 
     def transition_to(self, state: str, now_ms: int) -> None:
-        """Enter a state; the current state must allow it."""
+        """Enter a state. The current state must allow it."""
         assert self.state in VALID_PREVIOUS[state], (self.group_id, self.state, state)
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
 
     def start_generation(self, now_ms: int) -> Work[None]:
-        """Begin the next generation: Empty without members, else CompletingRebalance under the
-        selected protocol.
+        """Begin the next generation. The state is Empty without members, else CompletingRebalance
+        with the selected protocol.
         """
         self.generation_id += 1
         self.pending_sync.clear()
@@ -279,7 +282,7 @@ class ClassicGroup:
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
 
     def compute_subscribed_topics(self) -> Work[frozenset[str] | None]:
-        """All topics in the members' consumer subscriptions; None if they cannot be read."""
+        """All topics in the members' consumer subscriptions. None if they cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         topics: set[str] = set()
@@ -292,16 +295,16 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be consuming the topic; assumed for consumers with unreadable
-        subscriptions.
+        """Whether a member may be consuming the topic. True for consumers whose subscriptions
+        cannot be read.
         """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Members commit in their generation, other clients while the group is empty. The commit of
-        a transaction is allowed in any state, also from producers that name no member.
+        """Members may commit in their generation, other clients while the group is empty. A commit
+        in a transaction is allowed in any state, also from a producer that names no member.
         """
         if claim.epoch < 0 and self.state == EMPTY:
             return ErrorCode.NONE
@@ -321,15 +324,15 @@ class ClassicGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """Always NONE: a classic group does not know who owns a partition."""
+        """Always NONE: a classic group does not know which member owns a partition."""
         return ErrorCode.NONE
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether it is a member: only members know their assignments."""
+        """Whether it is a member. The group does not know which partitions a member owns."""
         return member_id in self.members
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """A commit keeps the session, as a heartbeat does."""
+        """A commit extends the session, as a heartbeat does."""
         if claim.transactional or self.state not in (STABLE, PREPARING_REBALANCE):
             return ()
         member = self.members.get(claim.member_id)
@@ -340,8 +343,8 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """KIP-211: since the group became empty; if it never had members, since the commit; in an
-        active group only for topics that no member consumes.
+        """KIP-211: when the group became empty, or the time of the commit if the group never had
+        members. In an active group, offsets expire only in topics that no member consumes.
         """
         if self.protocol_type is None:
             return commit_timestamp
@@ -356,7 +359,9 @@ class ClassicGroup:
         return ErrorCode.NONE if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def delete_offsets_error(self) -> int:
-        """In an active group, only the subscriptions of consumers are known."""
+        """In an active group, offsets can be deleted only if the members are consumers, whose
+        subscriptions are known.
+        """
         if self.state == EMPTY or self.uses_consumer_protocol:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
@@ -399,7 +404,7 @@ def metadata_tombstone(group_id: str) -> GroupRecord:
 
 
 def restore_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a metadata record persisted: Stable with its members, or Empty."""
+    """The group in a metadata record: Stable with its members, or Empty."""
     group = ClassicGroup(group_id, value.current_state_timestamp)
     group.generation_id = value.generation
     for stored in value.members:
@@ -466,7 +471,7 @@ def member_error(group: ClassicGroup, member_id: str, group_instance_id: str | N
 
 
 def _subscription_topics(metadata: bytes) -> list[str] | None:
-    """The topics of a consumer's subscription of any version; None if it is malformed."""
+    """The topics in a consumer's subscription of any version. None if it is malformed."""
     try:
         subscription = ConsumerProtocolSubscription.decode(
             metadata, 0, offset=SUBSCRIPTION_VERSION_BYTES, allow_trailing=True

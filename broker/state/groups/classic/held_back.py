@@ -1,9 +1,9 @@
-"""Contractions (KIP-253) and groups of the classic protocol, whose leader makes the assignment:
-partitions that a group may not read yet are removed from the leader's assignment before it is
+"""Contractions (KIP-253) and groups of the classic protocol, whose leader makes the assignment.
+Partitions that a group may not read yet are removed from the leader's assignment before it is
 stored. Once the group may read them, its members must join again.
 
-Kafka Streams also lists the tasks of each partition in its assignments, and fails if a partition is
-missing: its groups are not held back.
+Groups of Kafka Streams get all partitions: their assignments also list the tasks of each partition,
+and the application fails if a partition is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STREAMS_ASSIGNOR = "stream"
 
 
 def _decoded(assignment: bytes) -> tuple[ConsumerProtocolAssignment, int] | None:
-    """An assignment and its version; None if it is not a consumer's."""
+    """An assignment and its version. None if it is not a consumer's."""
     if len(assignment) < VERSION_BYTES:
         return None
     version = int.from_bytes(assignment[:VERSION_BYTES], "big", signed=True)
@@ -44,8 +44,8 @@ def _may_be_cut(group: ClassicGroup) -> bool:
 def without_held_back(
     group: ClassicGroup, given: dict[str, bytes], image: MetadataImage | None
 ) -> tuple[dict[str, bytes], frozenset[str]]:
-    """The allowed part of the leader's assignment, and the topics of which members lack
-    partitions.
+    """The leader's assignment without partitions that the group may not read yet, and the topics of
+    these.
     """
     hidden = {} if image is None else {
         name: image.topics[name].hidden
@@ -82,13 +82,13 @@ def is_due(group: ClassicGroup, image: MetadataImage | None) -> bool:
 
 
 def assigned_partitions(group: ClassicGroup, topic: str) -> frozenset[int] | None:
-    """The assigned partitions of a topic; None if assignments are unreadable."""
+    """The assigned partitions of a topic. None if assignments cannot be read."""
     assigned = _all_assigned(group)
     return None if assigned is None else frozenset(assigned.get(topic, ()))
 
 
 def _all_assigned(group: ClassicGroup) -> dict[str, set[int]] | None:
-    """The assigned partitions by topic; None if assignments are unreadable."""
+    """The assigned partitions by topic. None if assignments cannot be read."""
     assigned: dict[str, set[int]] = {}
     for member in group.members.values():
         if not member.assignment:
@@ -102,8 +102,8 @@ def _all_assigned(group: ClassicGroup) -> dict[str, set[int]] | None:
 
 
 def lacks_remaining(group: ClassicGroup, image: MetadataImage | None) -> frozenset[str]:
-    """After replay, the topics of which a group has partitions but not the first one: a contraction
-    held it back, and may have been rolled back since.
+    """After replay, the topics of which a group has partitions but not the first one. A contraction
+    held that back, and may have been rolled back since.
     """
     if group.state != STABLE or image is None or not image.ordered or not _may_be_cut(group):
         return frozenset()

@@ -1,7 +1,7 @@
-"""JoinGroup of the classic protocol, versions 0 to 9: from a request to a parked or answered join.
+"""JoinGroup of the classic protocol, versions 0 to 9.
 
 KIP-394 (a client first requests a member id), KIP-345 (static members), KIP-559 (protocol type),
-KIP-800 (reasons, skipped assignment). It appends nothing and sets no timers: see Step.
+KIP-800 (reasons, skipped assignment). Step collects records and timers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def join_group(
     request: JoinGroupRequest,
     ctx: GroupContext,
 ) -> Work[Result]:
-    """Decide on a join of ``group``, or of a group that does not exist yet."""
+    """Decide about a join of ``group``, or of a group that does not exist yet."""
     settings = shard.settings
     error_code = _request_error(group, request, settings)
     if error_code != ErrorCode.NONE:
@@ -45,7 +45,7 @@ def join_group(
     step = Step(group or ClassicGroup(request.group_id, ctx.now_ms), ctx, settings)
     response = yield from _join(step, request)
     if is_new_group and not step.records:
-        # The group is visible at once; its members when a generation is complete.
+        # The group is visible at once. Its members are visible when a generation is complete.
         empty = ClassicGroup(request.group_id, ctx.now_ms)
         step.records.append((yield from metadata_record(empty)))
     return step.result(response)
@@ -96,8 +96,8 @@ def _join(step: Step, request: JoinGroupRequest) -> Work[JoinGroupResponse | Non
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Whether the group has room. During a join phase, joined members count, so late ones are
-    refused.
+    """Whether the group has room for the member. During a join phase, only members that have joined
+    count, so late ones are refused.
     """
     member = group.members.get(member_id)
     if group.state == EMPTY:
@@ -162,9 +162,9 @@ def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> Work[N
         group.new_member_added = True
     member = _member(step, request, member_id)
     group.add(member)
-    # The member cannot heartbeat before it has its answer, and a closed connection is not noticed
-    # while its join is parked. So a join that takes too long is dropped, and the client may try
-    # again.
+    # The member cannot send heartbeats before it has the response, and a closed connection is not
+    # noticed while its join is parked. So a join that takes too long is dropped, and the client may
+    # retry.
     step.expect_heartbeat(member, step.settings.new_member_join_timeout_ms)
     yield from step.rebalance_or_complete_join()
 
@@ -184,8 +184,8 @@ def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> Non
 def _replace_static_member(
     step: Step, request: JoinGroupRequest, new_member_id: str
 ) -> Work[JoinGroupResponse | None]:
-    """A static member returned without its id: the old id is fenced; a stable group need not
-    rebalance.
+    """Replace a static member that has returned without its member id. The old id is fenced. A
+    stable group need not rebalance.
     """
     group = step.group
     instance_id = request.group_instance_id or ""
@@ -212,8 +212,8 @@ def _replace_static_member(
         if step.ctx.api_version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
             response.skip_assignment = group.leader_id == new_member_id
         else:
-            # An older client that is named as leader would send a new assignment: the answer names
-            # the old leader's id.
+            # An older client that is named as leader would send a new assignment, so the response
+            # names the old leader's id.
             response.members = []
             response.leader = old_leader_id or ""
         step.answer_join(new_member_id, response)

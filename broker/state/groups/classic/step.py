@@ -1,8 +1,8 @@
 """The working copy of a classic group during one step, and the operations that joins, syncs and
 timers share.
 
-A step changes its own copy of the group and some lists, which become its Result; the live group is
-not touched. The order of operations and the error codes are Kafka's.
+A step changes its own copy of the group and some lists, which become its Result. The live group
+does not change. The order of operations and the error codes are Kafka's.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Step:
         self._timers: dict[TimerKey, TimerChange] = {}
 
     def result(self, response: Message | None = None) -> Result:
-        """The result of the step; without ``response`` a completion answers the client."""
+        """The result of the step. Without ``response``, the request is parked until a completion
+        answers it.
+        """
         return Result(
             response,
             tuple(self.records),
@@ -93,7 +95,7 @@ class Step:
             self.group.replace(member._replace(awaiting_join=None))
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
-        """Answer the member's parked sync; False if it has none."""
+        """Answer the member's parked sync. Returns False if it has none."""
         member = self.group.members[member_id]
         if member.awaiting_sync is None:
             return False
@@ -102,7 +104,7 @@ class Step:
         return True
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member; the answer to its parked join makes it return as a new one."""
+        """Remove a member. The response to its parked join makes it join again as a new member."""
         rejected = JoinGroupResponse(member_id="", error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         self.answer_join(member_id, rejected)
         self.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -110,12 +112,12 @@ class Step:
         self.forget_heartbeat(member_id)
 
     def drop_pending(self, member_id: str) -> None:
-        """Remove a member that received an id and has not joined with it."""
+        """Remove a member that has received an id and has not joined with it."""
         self.group.remove(member_id)
         self.forget_heartbeat(member_id)
 
     def join_response(self, member_id: str) -> Work[JoinGroupResponse]:
-        """The answer about the current generation; for the leader, with the members."""
+        """The response about the current generation. For the leader it has the members."""
         group = self.group
         leads = group.leader_id == member_id
         members = (yield from self.described_members()) if leads else []
@@ -142,14 +144,16 @@ class Step:
         return (yield from each(described, self.group.members.values()))
 
     def rebalance_or_complete_join(self) -> Work[None]:
-        """Start a rebalance; if one is in progress, end its join phase if possible."""
+        """Start a rebalance. If one is in progress, end its join phase if possible."""
         if self.group.can_rebalance:
             yield from self.prepare_rebalance()
         else:
             yield from self.maybe_complete_join()
 
     def prepare_rebalance(self) -> Work[None]:
-        """Enter the join phase: a new group waits for more members, another for its own."""
+        """Enter the join phase. A new group waits for more members, another group for its own
+        members.
+        """
         group = self.group
         if group.state == COMPLETING_REBALANCE:
             yield from self.propagate_assignment({}, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -168,13 +172,13 @@ class Step:
             self.wait_for_joins()
 
     def wait_for_joins(self) -> None:
-        """End the join phase with the rebalance timeout at the latest."""
+        """Set the timer that ends the join phase after the rebalance timeout."""
         event = JoinExpired(self.group.group_id)
         self.set_timer(join_key(self.group.group_id), self.group.rebalance_timeout_ms, event)
 
     def maybe_complete_join(self) -> Work[None]:
-        """End the join phase if all members have joined; a new group's phase ends only by its
-        timer.
+        """End the join phase if all members have joined. Only the timer ends that of a new
+        group.
         """
         group = self.group
         if (
@@ -185,8 +189,8 @@ class Step:
             yield from self.complete_join()
 
     def complete_join(self) -> Work[None]:
-        """End the join phase: drop dynamic members that did not join, begin a generation, answer
-        joins.
+        """End the join phase: remove dynamic members that have not joined, begin a generation,
+        answer joins.
         """
         group = self.group
         self.cancel_timer(join_key(group.group_id))
@@ -215,7 +219,7 @@ class Step:
         self.set_timer(sync_key(group.group_id), group.rebalance_timeout_ms, event)
 
     def _elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined; False if no member has."""
+        """Make sure that the leader has joined. Returns False if no member has."""
         members = self.group.members
         leader = members.get(self.group.leader_id or "")
         if leader is not None and leader.awaiting_join is not None:
@@ -227,7 +231,7 @@ class Step:
         return successor is not None
 
     def propagate_assignment(self, assignment: dict[str, bytes], error_code: int) -> Work[None]:
-        """Give every member its assignment (none: empty) and answer the parked syncs."""
+        """Set the assignment of every member (empty without one) and answer the parked syncs."""
         group = self.group
         succeeded = error_code == ErrorCode.NONE
         for member_id in list(group.members):
@@ -240,19 +244,21 @@ class Step:
                 assignment=member.assignment,
             )
             if self.answer_sync(member_id, response):
-                # A session that expired while the member waited here did not count.
+                # A session timeout during this wait did not apply.
                 self.expect_heartbeat(member)
             yield
 
     def become_stable(self, assignment: dict[str, bytes]) -> Work[None]:
-        """Apply the leader's assignment, persist the generation and answer the parked syncs."""
+        """Apply the leader's assignment, persist the generation, and answer the parked syncs."""
         yield from self.propagate_assignment(assignment, ErrorCode.NONE)
         self.records.append((yield from metadata_record(self.group)))
         self.group.transition_to(STABLE, self.ctx.now_ms)
 
 
 def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Result]:
-    """After replay: start the members' sessions; rebalance a group over the size limit."""
+    """After replay: start the members' sessions, and rebalance a group that is over the size
+    limit.
+    """
     step = Step(group, ctx, shard.settings)
     step.group.lacking = lacks_remaining(group, ctx.image)
     for member in group.members.values():
@@ -264,7 +270,7 @@ def resume(shard: ShardState, group: ClassicGroup, ctx: GroupContext) -> Work[Re
 
 
 def parked_answers(group: ClassicGroup) -> list[tuple[Token, Message]]:
-    """The answers to parked requests when this broker is no longer the coordinator."""
+    """The responses to parked requests when this broker is no longer the coordinator."""
     moved = ErrorCode.NOT_COORDINATOR
     answers: list[tuple[Token, Message]] = []
     for member in group.members.values():

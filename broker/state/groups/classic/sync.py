@@ -43,7 +43,9 @@ __all__ = ["beat", "expire", "heartbeat", "leave_group", "sync_group"]
 def sync_group(
     shard: ShardState, group: ClassicGroup | None, request: SyncGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Return the member's assignment of its generation, or wait until the leader sends it."""
+    """Return the member's assignment in its generation, or park the request until the leader sends
+    it.
+    """
     error_code = _sync_error(group, request)
     if error_code != ErrorCode.NONE or group is None:
         return Result(SyncGroupResponse(error_code=error_code))
@@ -98,7 +100,7 @@ def _mark_synced(step: Step, member_id: str) -> None:
 def heartbeat(
     shard: ShardState, group: ClassicGroup | None, request: HeartbeatRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Keep the member's session alive; REBALANCE_IN_PROGRESS makes it join again."""
+    """Extend the member's session. REBALANCE_IN_PROGRESS makes it join again."""
     yield from ()
     if not request.group_id:
         return Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
@@ -137,7 +139,7 @@ def _kept(group: ClassicGroup, request: HeartbeatRequest) -> Result:
 def leave_group(
     shard: ShardState, group: ClassicGroup | None, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Remove the named members; the others rebalance."""
+    """Remove the named members. The others rebalance."""
     if not request.group_id:
         return Result(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
     if group is None:
@@ -182,7 +184,7 @@ def _leave(step: Step, identity: MemberIdentity) -> int:
 def expire(
     shard: ShardState, group: ClassicGroup, event: TimerEvent, ctx: GroupContext
 ) -> Work[Result]:
-    """Handle a timer that fired; the Result is empty if it is obsolete."""
+    """Handle a timer that fired. The Result is empty if the event is obsolete."""
     step = Step(group, ctx, shard.settings)
     if isinstance(event, HeartbeatExpired):
         changed = yield from _expire_session(step, event.member_id)
@@ -210,7 +212,7 @@ def _expire_session(step: Step, member_id: str) -> Work[bool]:
         return False
     waiting = member.awaiting_join is not None or member.awaiting_sync is not None
     if waiting and not member.is_new:
-        return False  # the group is what keeps the member waiting
+        return False  # the member waits for the group
     step.drop_member(member_id)
     if group.state in (STABLE, COMPLETING_REBALANCE):
         yield from step.rebalance_or_complete_join()

@@ -1,7 +1,7 @@
-"""The input and output of a server-side assignor. The rules are elsewhere.
+"""The input and output of a server-side assignor.
 
-During a contraction, the partitions that a group may have need not be the first ones: for assignors
-they are numbered from 0 without gaps.
+During a contraction, the partitions that a group may have need not be the first ones. Assignors get
+them numbered from 0 without gaps.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ Assignments: TypeAlias = dict[str, dict[UUID, frozenset[int]]]
 
 
 class MemberSpec(NamedTuple):
-    """A member as an assignor sees it."""
+    """A member in the input of an assignor."""
 
     instance_id: str | None
     topic_ids: frozenset[UUID]
     """The existing topics that it subscribes to."""
     target: Mapping[UUID, frozenset[int]]
-    """Its target until now."""
+    """Its previous target."""
 
 
 class GroupSpec(NamedTuple):
-    """A group for an assignor: members by id, and the partition count of every subscribed topic."""
+    """The input of an assignor: members by id, and the partition count of every subscribed
+    topic.
+    """
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[UUID, int]
@@ -48,11 +50,11 @@ class GroupSpec(NamedTuple):
 
 Target: TypeAlias = Mapping[UUID, frozenset[int]]
 Open: TypeAlias = Mapping[UUID, tuple[int, ...]]
-"""Topic to its open partitions, sorted; topics without gaps are left out."""
+"""Topic to its sorted open partitions, which a group may have. Topics without gaps are left out."""
 
 
 def open_partitions(topics: Iterable[TopicImage]) -> Open:
-    """The open partitions of topics that hide some."""
+    """The open partitions of topics with hidden partitions."""
     return {
         topic.topic_id: tuple(i for i in range(len(topic.partitions)) if i not in topic.hidden)
         for topic in topics
@@ -66,7 +68,7 @@ def count(topic: TopicImage) -> int:
 
 
 def numbered(target: Target, places: Open) -> Target:
-    """A target in an assignor's numbers; partitions that are not open are left out."""
+    """A target in an assignor's numbers. Partitions that are not open are left out."""
     if places.keys().isdisjoint(target):
         return target
     return {
@@ -78,7 +80,7 @@ def numbered(target: Target, places: Open) -> Target:
 
 
 def unnumbered(target: dict[UUID, frozenset[int]], places: Open) -> dict[UUID, frozenset[int]]:
-    """An assignor's result in the topics' own numbers."""
+    """An assignor's result in the numbers of the topics."""
     if places.keys().isdisjoint(target):
         return target
     return {

@@ -1,6 +1,4 @@
-"""The table of server-side assignors (KIP-848). Their rules are in range_assignor.py and
-uniform_assignor.py.
-"""
+"""The table of server-side assignors (KIP-848): see range_assignor.py and uniform_assignor.py."""
 
 from __future__ import annotations
 
@@ -17,4 +15,4 @@ ASSIGNORS: Mapping[str, Callable[[GroupSpec], Work[Assignments]]] = {
     "range": assign_range,
     "uniform": assign_uniform,
 }
-"""Name to function. Each depends only on its input, and returns an entry for every member."""
+"""Name to function. The result depends only on the input, and has an entry for every member."""

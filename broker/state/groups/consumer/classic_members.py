@@ -1,8 +1,8 @@
-"""Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and
-LeaveGroup, while a live group changes its protocol (KIP-848).
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and
+LeaveGroup while a live group changes its protocol (KIP-848).
 
-The coordinator makes the assignment; the member receives it as if a leader had made it. Generations
-are member epochs.
+The coordinator makes the assignment, and the member receives it as if a leader had made it.
+Generations are member epochs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNKNOWN_MEMBER_ID = ""
 def join(
     shard: ShardState, group: ConsumerGroup, request: JoinGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Join with the classic protocol; a group without members becomes a classic one."""
+    """Join with the classic protocol. A group without members becomes a classic group."""
     if group.is_empty:
         return (yield from join_emptied_group(shard, group, request, ctx))
     member_id = request.member_id or ctx.new_id
@@ -246,7 +246,7 @@ def sync(
 def heartbeat(
     shard: ShardState, group: ConsumerGroup, request: HeartbeatRequest, ctx: GroupContext
 ) -> Result:
-    """Keep a classic member's session alive; REBALANCE_IN_PROGRESS if its assignment changes."""
+    """Extend a classic member's session. REBALANCE_IN_PROGRESS if its assignment changes."""
     member = _member_of(group, request.member_id, request.group_instance_id)
     if isinstance(member, Refusal):
         return Result(HeartbeatResponse(error_code=member.error_code))
@@ -299,7 +299,9 @@ def _classic_error(member: Member, generation_id: int) -> int:
 def leave(
     shard: ShardState, group: ConsumerGroup, request: LeaveGroupRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Remove members of any protocol, by their id or, for administrators, by their instance id."""
+    """Remove members of any protocol by their member id or, for administrators, by their instance
+    id.
+    """
     leaving: dict[str, Member] = {}
     answers: list[MemberResponse] = []
     for identity in request.members:

@@ -1,7 +1,7 @@
-"""Changes the protocol of a live group: a classic group becomes a consumer group when the first
-member of the consumer protocol joins, and a classic group again when the last one leaves (KIP-848).
+"""Changes the protocol of a live group (KIP-848). A classic group becomes a consumer group when the
+first member with the consumer protocol joins, and a classic group again when the last one leaves.
 
-No member loses a partition: the last assignment is kept, and a rebalance follows.
+No member loses a partition: the last assignment stays, and a rebalance follows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ VERSION_BYTES = 2
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """A consumer's subscription; None if it is malformed."""
+    """A consumer's subscription. None if it is malformed."""
     try:
         return ConsumerProtocolSubscription.decode(
             metadata, _version(metadata, ConsumerProtocolSubscription), offset=VERSION_BYTES,
@@ -61,7 +61,9 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
 
 
 def assignment_bytes(target: Target, image: MetadataImage, metadata: bytes) -> bytes:
-    """An assignment in a classic consumer's format, in the version of its subscription."""
+    """An assignment in the format of classic consumers, with the version of the member's
+    subscription.
+    """
     topics = ((image.topic_by_id(topic_id), indexes) for topic_id, indexes in target.items())
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -75,7 +77,9 @@ def assignment_bytes(target: Target, image: MetadataImage, metadata: bytes) -> b
 
 
 def _version(data: bytes, message: type[Message]) -> int:
-    """The version at the start of embedded data; a newer one is read as the newest known."""
+    """The version at the start of embedded data. A newer version is read as the newest known
+    one.
+    """
     if len(data) < VERSION_BYTES:
         raise ProtocolError(f"a consumer's metadata has only {len(data)} bytes")
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
@@ -85,7 +89,7 @@ def _version(data: bytes, message: type[Message]) -> int:
 
 
 def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
-    """The assignment of a classic member, or why it cannot be kept."""
+    """The assignment of a classic member, or why it cannot be converted."""
     if not member.assignment:
         return {}
     try:
@@ -111,7 +115,7 @@ def _assigned_to(member: ClassicMember, image: MetadataImage) -> Target | str:
 def upgrade(
     classic: ClassicGroup, ctx: GroupContext, settings: GroupSettings
 ) -> Work[ConsumerStep | Refusal]:
-    """A step on the consumer group that a classic group with members becomes."""
+    """Convert a classic group with members. Returns a step on the consumer group."""
     why_not = ""
     if settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         why_not = (
@@ -193,7 +197,7 @@ def _records(group: ConsumerGroup) -> Work[list[GroupRecord]]:
 
 
 def _answer_parked(step: ConsumerStep, classic: ClassicGroup) -> None:
-    """Answer members that wait in a rebalance: they join again, in the consumer group."""
+    """Answer members that wait in a rebalance, so that they join the consumer group."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for member in classic.members.values():
         if member.awaiting_join is not None:
@@ -228,8 +232,8 @@ def downgrade(
     answer: Message | None,
     before: tuple[GroupRecord, ...] = (),
 ) -> Work[Result]:
-    """Make the group a classic one. ``joining`` is a static member that replaces the last member of
-    the consumer protocol; the records ``before`` have added it.
+    """Convert the group to a classic one. ``joining`` is a static member that replaces the last
+    member of the consumer protocol. The records ``before`` have added it.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = {}

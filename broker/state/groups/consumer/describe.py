@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a consumer group as administrators see it."""
+"""ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def describe_consumer_group(
     group: Group | None, group_id: str, image: MetadataImage, default_assignor: str
 ) -> Work[DescribedGroup]:
-    """Epochs, members, their assignments and targets; deleted topics are left out."""
+    """Epochs, members, assignments and targets. Deleted topics are left out."""
     if not isinstance(group, ConsumerGroup):
         return DescribedGroup(
             group_id=group_id,
@@ -50,7 +50,7 @@ def describe_consumer_group(
 
 
 def _described(group: ConsumerGroup, member: Member, image: MetadataImage) -> DescribedMember:
-    # Partitions that it has not given up yet are still assigned to it.
+    # Partitions that the member has not given up yet are still assigned to it.
     owned: dict[UUID, list[int]] = {}
     for part in (member.assigned, member.revoking):
         for topic_id, partitions in part.items():

@@ -1,8 +1,8 @@
-"""A consumer group (KIP-848) as a value: epochs, members, target assignment, resolved regular
-expressions. It makes no decisions: its records define it.
+"""A consumer group (KIP-848): epochs, members, target assignment, resolved regular expressions. It
+makes no decisions. Its records define it.
 
-Two indexes over the members are kept up to date, because each join in a large group needs them: the
-owner of each partition, and the number of members by subscription.
+It has two indexes over the members, because each join in a large group needs them: the owner of
+each partition, and the number of members by subscription.
 """
 
 from __future__ import annotations
@@ -93,13 +93,17 @@ class ConsumerGroup:
         self.target: dict[str, Target] = {}
         self.regexes: dict[str, Resolved] = {}
         self.has_partition_metadata = False
-        """Whether a broker before 4.1 left its record of the topics, which must be deleted."""
+        """Whether a Kafka broker before 4.1 has left a record of the topics, which must be
+        deleted.
+        """
         self.owned: dict[tuple[UUID, int], int] = {}
-        """Every partition that a member owns or has not given up yet, and that member's epoch."""
+        """Every partition that a member owns or has not given up yet, with the member's epoch."""
         self.seen_image_version = -1
-        """The metadata's version for which `metadata_hash` was compared last. Soft."""
+        """The version of the metadata for which `metadata_hash` was compared last. Soft state."""
         self.regexes_image_version = -1
-        """The metadata's version for which the regular expressions were resolved last. Soft."""
+        """The version of the metadata for which the regular expressions were resolved last. Soft
+        state.
+        """
 
     # ---- the contract of all groups ----
 
@@ -124,8 +128,8 @@ class ConsumerGroup:
         return not self.members
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Whether the member may commit at all: it is a member, and its epoch is not from the
-        future.
+        """Whether the member may commit at all: it is a member, and its epoch is not larger than
+        the current one.
         """
         if claim.is_let_in(bool(self.members)):
             return ErrorCode.NONE
@@ -139,12 +143,12 @@ class ConsumerGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
+        """KAFKA-19779: a commit in an earlier epoch is fenced if it may be from before the
         partition was assigned to this member, or after it was revoked. In the member's current
-        epoch any partition is allowed, unless the claim needs the assignment.
+        epoch any partition is allowed, unless the claim requires the assignment.
         """
         member = self.members.get(claim.member_id)
-        if member is None:  # a commit without a member, which commit_error allowed
+        if member is None:  # a commit without a member, which commit_error has allowed
             return ErrorCode.NONE
         if claim.epoch == member.epoch and not claim.needs_assignment:
             return ErrorCode.NONE
@@ -153,16 +157,16 @@ class ConsumerGroup:
         return _stale(member, claim)
 
     def owns(self, member_id: str, topic: str, topic_id: UUID, partition: int) -> bool:
-        """Whether the partition is assigned to the member, or not given up by it yet."""
+        """Whether the member owns the partition, or has not given it up yet."""
         member = self.members.get(member_id)
         return member is not None and member.has(topic_id, partition)
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """None: only heartbeats keep a session alive."""
+        """Empty: only heartbeats extend a session."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """Members read offsets in their epoch; a client that names no member may read, too."""
+        """Members may read offsets in their epoch. A client that names no member may read, too."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         if member_id is None:  # an epoch without a member: Kafka fails here
@@ -176,13 +180,13 @@ class ConsumerGroup:
         return fenced if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member names the topic, or an expression of one matched it."""
+        """Whether a member names the topic, or a member's regular expression has matched it."""
         return self.subscriptions.names(topic) or any(
             topic in resolved.topics for resolved in self.regexes.values()
         )
 
     def retained_since(self, commit_timestamp: int) -> int | None:
-        """Offsets of topics that no member consumes expire by their own age."""
+        """Offsets of topics that no member consumes expire by the time of their commit."""
         return commit_timestamp
 
     def delete_error(self) -> int:
@@ -190,11 +194,11 @@ class ConsumerGroup:
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def delete_offsets_error(self) -> int:
-        """Always NONE: subscriptions are known, so the answer depends on the topic."""
+        """Always NONE: subscriptions are known, so the result depends on the topic."""
         return ErrorCode.NONE
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
-        """The records that delete the group; ``renamed`` has new member ids that earlier records of
+        """The records that delete the group. ``renamed`` has new member ids that earlier records of
         the batch have set.
         """
         group_id = self.group_id
@@ -251,7 +255,9 @@ class ConsumerGroup:
         return topics
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """The topics of one member; an unresolved regular expression matches nothing."""
+        """The topics of one member. A regular expression that is not resolved yet matches
+        nothing.
+        """
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
@@ -286,7 +292,7 @@ class ConsumerGroup:
             del self.static_members[member.instance_id]
 
     def _disown(self, member: Member | None) -> None:
-        """Remove the member's ownership, except of partitions that another member owns since."""
+        """Remove the member's ownership, except of partitions that another member owns now."""
         if member is None:
             return
         for part in (member.assigned, member.revoking):

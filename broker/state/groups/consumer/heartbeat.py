@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving; and the timers of members.
+"""ConsumerGroupHeartbeat (KIP-848): members join, stay and leave. Also the timers of members.
 
-The order of the checks and the error codes are Kafka's, because clients see both.
+The order of the checks and the error codes are Kafka's, since clients can observe both.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _fenced(message: str) -> Refusal:
 
 
 def _subscribe(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> Member | Refusal:
-    """The member before this request, or a new one; fenced if its epoch is wrong."""
+    """The member before this request, or a new one. A Refusal if its epoch is wrong."""
     joining = request.member_epoch == 0
     member_id = request.member_id or step.ctx.new_id
     if request.instance_id is None:
@@ -258,8 +258,8 @@ def subscribe_dynamic(step: ConsumerStep, member_id: str, *, create: bool) -> Me
 def subscribe_static(
     step: ConsumerStep, member_id: str, instance_id: str, *, create: bool, classic: bool = False
 ) -> Member | Refusal:
-    """The member with this instance id. A joining member replaces one that has left; a member of
-    the classic protocol can replace, and be replaced by, any member.
+    """The member with this instance id. A member that joins replaces one that has left. A member of
+    the classic protocol can replace any member, and any member can replace it.
     """
     present = step.group.static_member(instance_id)
     if not create:
@@ -278,7 +278,7 @@ def subscribe_static(
 
 
 def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal | None:
-    """A refusal if another member has the instance id."""
+    """The refusal if another member has the instance id."""
     if present.member_id == member_id:
         return None
     text = f"Instance id {instance_id} now belongs to member {present.member_id}"
@@ -286,8 +286,8 @@ def static_fence(present: Member, member_id: str, instance_id: str) -> Refusal |
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
-    """Check that the epoch is the member's, or the one before if the answer with the new one was
-    lost; then the client cannot own more than it was assigned.
+    """Check that the epoch is the member's, or the previous one if the response with the new one
+    was lost. In that case the client cannot own more than it was assigned.
     """
     epoch = request.member_epoch
     if epoch == member.epoch:
@@ -308,7 +308,7 @@ def _is_subset(owned: Owned, member: Member) -> bool:
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, ctx: GroupContext) -> Member:
-    """The member with the request's values; null or -1 means no change."""
+    """The member with the request's values. Null or -1 means no change."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
@@ -333,7 +333,7 @@ def _owned(
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the client sends all fields, and so may not know its assignment."""
+    """Whether the client sends all fields, so that it may not know its assignment."""
     return request.member_epoch == 0 or (
         request.rebalance_timeout_ms != -1
         and (
@@ -375,7 +375,8 @@ def _leave(
     )
     if request.instance_id is None or request.member_epoch == LEFT_EPOCH:
         return (yield from fence(shard, group, [member], ctx, response))
-    # It will return with another id: its partitions wait for it, and count as newly assigned.
+    # The member will return with another id. Its partitions are reserved for it, and count as newly
+    # assigned then.
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     away = member._replace(epoch=STATIC_LEFT_EPOCH, assigned=assigned, revoking=NOTHING)
     step.records.append(current_assignment_record(group_id, away))
@@ -389,7 +390,7 @@ def fence(
     ctx: GroupContext,
     response: Message | None = None,
 ) -> Work[Result]:
-    """Remove members; the group becomes a classic one if only classic members are left."""
+    """Remove members. The group becomes a classic one if only classic members are left."""
     if not members:
         return Result(response)
     if may_downgrade(group, members, shard.settings):
@@ -421,7 +422,7 @@ def expire_member(
 def resolve_regexes(
     shard: ShardState, group: ConsumerGroup, event: RegexesDue, ctx: GroupContext
 ) -> Result:
-    """Apply the topics that the group's regular expressions find; a change bumps the group
+    """Apply the topics that the group's regular expressions match. A change increases the group
     epoch.
     """
     step = ConsumerStep(group, ctx, shard.settings)
@@ -455,5 +456,5 @@ def resume(shard: ShardState, group: ConsumerGroup, ctx: GroupContext) -> Work[R
 
 
 def parked_answers(group: ConsumerGroup) -> list[tuple[Token, Message]]:
-    """None: no request waits in a consumer group."""
+    """Empty: no request waits in a consumer group."""
     return []

@@ -15,8 +15,8 @@ __all__ = ["check"]
 
 
 def check(group: ConsumerGroup) -> None:
-    """Assignment epoch <= member epoch <= target assignment epoch <= group epoch; one owner per
-    partition; and the indexes agree with the members. AssertionError.
+    """Check that assignment epoch <= member epoch <= target assignment epoch <= group epoch, that a
+    partition has one owner, and that the indexes agree with the members. Raises AssertionError.
     """
     assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
     owners: dict[tuple[UUID, int], str] = {}

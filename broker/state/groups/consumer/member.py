@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848) as a value, and the records that it is stored in.
+"""A member of a consumer group (KIP-848), and the records that store it.
 
 An assignment maps topic ids to partitions, and each partition to its assignment epoch: the member
 epoch in which this member got it (KAFKA-19779). It makes no decisions.
@@ -50,14 +50,14 @@ STABLE = 0
 UNREVOKED_PARTITIONS = 1
 """It must give up partitions before it can enter the next epoch."""
 UNRELEASED_PARTITIONS = 2
-"""It is in the next epoch, and waits for partitions that others have not given up yet."""
+"""It has entered the next epoch, and waits for partitions that others have not given up yet."""
 UNKNOWN_STATE = 127
 
 LEFT_EPOCH = -1
 STATIC_LEFT_EPOCH = -2
-"""A static member that left temporarily; its partitions are reserved for it."""
+"""The epoch of a static member that has left temporarily. Its partitions are reserved for it."""
 UNASSIGNED_EPOCH = 2_147_483_647
-"""The assignment epoch of a partition that the member does not own: no epoch reaches it."""
+"""The assignment epoch of a partition that the member does not own. It is above all epochs."""
 
 
 class ClassicMetadata(NamedTuple):
@@ -85,9 +85,7 @@ class Member(NamedTuple):
     """None if it uses the consumer protocol."""
     epoch: int = 0
     previous_epoch: int = -1
-    """The previous epoch, which the member may still use if the answer with the new one was
-    lost.
-    """
+    """The previous epoch. The member may still use it if the response with the new one was lost."""
     state: int = STABLE
     assigned: Assigned = NOTHING
     revoking: Assigned = NOTHING
@@ -194,7 +192,9 @@ def current_assignment_tombstone(group_id: str, member_id: str) -> GroupRecord:
 def with_assignment(
     member: Member, value: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> Member:
-    """The member with the assignment of a record; None: none, it is about to be deleted."""
+    """The member with the assignment of a record. None: without one, since it is about to be
+    deleted.
+    """
     if value is None:
         return member._replace(
             epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING, revoking=NOTHING
@@ -224,8 +224,8 @@ def _stored(assigned: Assigned) -> list[TopicPartitions]:
 
 
 def _restored(stored: list[TopicPartitions], member_epoch: int) -> Assigned:
-    """The assignment of a record. Brokers before 4.3 stored no assignment epochs; then the member's
-    epoch is used.
+    """The assignment of a record. Kafka brokers before 4.3 stored no assignment epochs; then the
+    member's epoch is used.
     """
     assigned = {}
     for topic in stored:

@@ -1,8 +1,8 @@
-"""A 64-bit hash of the topics that a consumer group knows: if it changes, a new assignment is
-needed.
+"""A 64-bit hash of the topics that a group subscribes to. If it changes, a new assignment is
+computed.
 
-Every join and departure computes it, so the contribution of a topic is cached while its partitions
-are the same: for 10,000 partitions it would block the loop for 10 ms each time.
+Every join and departure computes it, so the contribution of a topic is cached until its partitions
+change. For 10,000 partitions, the computation would block the loop for 10 ms each time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Racks: TypeAlias = Mapping[int, str]
 """The racks of brokers, by node id."""
 _REMEMBERED: BoundedCache[tuple[UUID, str], tuple[tuple[PartitionImage, ...], Racks, bytes]]
 _REMEMBERED = BoundedCache(MAX_REMEMBERED_BYTES)
-"""Cached contributions of topics, and what they were computed from. No result depends on
-the cache.
+"""Cached contributions of topics, and what they were computed from. Results do not depend on the
+cache.
 """
 
 
 def metadata_hash(image: MetadataImage, names: Iterable[str]) -> int:
-    """The hash of the topics' ids, partition counts and racks; 0 without topics."""
+    """The hash of the ids, names and racks of the topics. 0 without topics."""
     digest = blake2b(digest_size=8)
     found = False
     racks = {node_id: str(broker.rack) for node_id, broker in image.brokers.items()}
@@ -47,7 +47,7 @@ def _added(topic: TopicImage, racks: Racks, texts: dict[tuple[int, ...], str]) -
     """The contribution of a topic. ``texts``: the racks of replicas, as far as they are known."""
     key = (topic.topic_id, topic.name)
     known = _REMEMBERED.get(key)
-    if topic.hidden:  # rare, and for one group: not cached
+    if topic.hidden:  # rare and for one group, so not cached
         hidden = f"{sorted(topic.hidden)}".encode()
         return _added(topic._replace(hidden=frozenset()), racks, texts) + hidden
     if known is not None and known[0] is topic.partitions and known[1] == racks:

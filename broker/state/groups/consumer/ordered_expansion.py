@@ -4,7 +4,7 @@ group may have.
 An added partition is held back until the group has committed all records that were written to its
 prior partitions under the old count. During a contraction, the remaining partitions are held back
 until the group has committed the retired ones to their end. A partition that is held back does not
-exist for the group. This file uses thresholds; runtime/groups/expansion_gates.py finds them.
+exist for the group. runtime/groups/expansion_gates.py finds the offsets that must be committed.
 
 Expansions and contractions hold back groups of the consumer protocol; only contractions hold back
 groups of the classic protocol (classic/held_back.py).
@@ -27,7 +27,7 @@ __all__ = ["as_seen_by", "has_read_retired", "held_back"]
 
 
 def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupContext:
-    """The context with the topics as the group sees them."""
+    """The context with the topics that the group may have."""
     image = ctx.image
     if image is None or not image.ordered:
         return ctx
@@ -42,16 +42,16 @@ def as_seen_by(shard: ShardState, group_id: str, ctx: GroupContext) -> GroupCont
 def held_back(
     shard: ShardState, group_id: str, image: MetadataImage, topic: TopicImage
 ) -> frozenset[int]:
-    """The partitions that the group may not have. Partitions in the target stay open while it is
-    not known (yet) that the group may not have them.
+    """The partitions that the group may not have. Partitions in the target stay open until it is
+    known that the group may not have them.
     """
     retirement = topic.retirement
     end = len(topic.partitions) if retirement is None else retirement.first
     assigned = _assigned(shard.groups.get(group_id), topic)
     if retirement is not None and not has_read_retired(shard, group_id, image, topic):
-        # A group that reads remaining partitions prevents the decision of a contraction. Once it is
-        # decided, such a group has read the retired partitions, even if a new coordinator does not
-        # know their ends.
+        # A contraction is not decided while a group reads remaining partitions and has not read the
+        # retired ones. Once it is decided, such a group has read the retired partitions, even if a
+        # new coordinator does not know their ends.
         stays = not (retirement.holds and _is_known_behind(shard, group_id, image, topic))
         if not stays or all(index >= end for index in assigned):
             return frozenset(range(end))
@@ -97,8 +97,7 @@ def _open_count(
     end: int,
     assigned: frozenset[int],
 ) -> int:
-    """How many partitions of a topic, counted from the first and below an index, the group may
-    have.
+    """How many of the first partitions of a topic, below ``end``, the group may have.
 
     A partition that is assigned already, or that the group has read from, stays open.
     """
@@ -122,7 +121,7 @@ def _open_count(
 
 
 def _is_before(committed: int, threshold: int) -> bool:
-    """Whether records are left to read; an empty partition has none."""
+    """Whether there are records to read before the threshold. An empty partition has none."""
     return threshold == UNKNOWN or max(committed, 0) < threshold
 
 

@@ -1,9 +1,8 @@
-"""The `range` assignor: every topic is divided into one range per subscriber. The order of members
-is the same for all topics, so topics with equal subscribers and partition counts are
-co-partitioned.
+"""The `range` assignor divides every topic into one range per subscriber. The order of members is
+the same for all topics, so topics with equal subscribers and partition counts are co-partitioned.
 
-Static members come first, sorted by instance id, and keep their place when they return with another
-member id.
+Static members come first, sorted by instance id. They keep their place when they return with
+another member id.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ __all__ = ["assign_range"]
 
 
 def assign_range(spec: GroupSpec) -> Work[Assignments]:
-    """Give each member its range of each of its topics; the first ones get one partition more."""
+    """Assign to each member its range of each of its topics. The first members get one partition
+    more.
+    """
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = spec.members[member_id].instance_id

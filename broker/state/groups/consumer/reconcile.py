@@ -1,8 +1,8 @@
-"""Moves the current assignment of one member towards its target: the partitions that it keeps, must
-give up, and gets. Pure functions of the member, its target and what others own.
+"""Moves the current assignment of one member towards its target: which partitions it keeps, must
+give up, and gets. The result depends on the member, its target, and what others own.
 
-A kept partition retains its assignment epoch when the member's epoch is bumped; a new partition is
-stamped with the epoch in which the member gets it (KAFKA-19779).
+A partition that the member keeps has the same assignment epoch when the member's epoch increases.
+The assignment epoch of a new partition is the epoch in which the member gets it (KAFKA-19779).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Goal(NamedTuple):
 
 
 def reconcile(member: Member, goal: Goal, owned: Owned | None) -> Member:
-    """The member after its next step; ``owned`` is None if the client did not report what
-    it owns.
+    """The member after its next step. ``owned`` is None if the client did not report what it
+    owns.
     """
     if not goal.subscription_changed and member.is_reconciled_to(goal.epoch):
         return member
@@ -55,7 +55,7 @@ def reconcile(member: Member, goal: Goal, owned: Owned | None) -> Member:
 
 
 def owns_any(partitions: Assigned, owned: Owned | None) -> bool:
-    """Whether the client, as far as known, still owns one of the partitions."""
+    """Whether the client still owns one of the partitions, as far as is known."""
     if owned is None:
         return True
     return any(
@@ -78,8 +78,8 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned | None) -> Membe
 
 
 def _advance(member: Member, goal: Goal, owned: Owned | None) -> Member:
-    """Move towards the target: first all partitions to revoke are given up, in the current epoch;
-    then the member enters the target's epoch and gets the free partitions.
+    """Move towards the target. First the member gives up all partitions to revoke, in the current
+    epoch. Then it enters the target's epoch and gets the free partitions.
     """
     kept: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}

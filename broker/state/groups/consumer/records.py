@@ -116,7 +116,7 @@ def replay_epoch(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Apply a group's epoch; a tombstone deletes the group."""
+    """Apply a group's epoch. A tombstone deletes the group."""
     group = _group(shard, key.group_id, create=value is not None)
     if group is None:
         return
@@ -143,7 +143,7 @@ def replay_member(
     key: ConsumerGroupMemberMetadataKey,
     value: ConsumerGroupMemberMetadataValue | None,
 ) -> None:
-    """Apply a member's own fields; a tombstone deletes the member."""
+    """Apply a member's own fields. A tombstone deletes the member."""
     if value is None:
         group.remove(key.member_id)
         return
@@ -207,7 +207,7 @@ def replay_regex(
 
 
 def _group(shard: ShardState, group_id: str, *, create: bool) -> ConsumerGroup | None:
-    """The consumer group; a simple group, which only holds offsets, becomes one."""
+    """The consumer group. A simple group, which only has offsets, becomes one."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group

@@ -1,6 +1,6 @@
-"""One step on a consumer group: the records and timers that it collects, and the operations that
-heartbeats, joins and departures of classic members share. It changes nothing: the group stays as it
-is until the records are replayed.
+"""One step on a consumer group: it collects records and timers, and has the operations that
+heartbeats, joins and departures of classic members share. The group does not change until the
+records are replayed.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ __all__ = ["ConsumerStep", "Refusal", "may_assign", "session_timer", "timer_key"
 
 REGEX_REFRESH_MIN_MS = 10_000
 ROWS_PER_MS = 10_000
-"""How many rows, for as many assignments as there are members, are allowed per ms between two of
-them: with a thousand members that share a thousand partitions, one per 200 ms; with 50 members, all
-at once. One takes about 6 ms there, and several times as long on a busy machine.
+"""Limits how often the target is computed: (members + partitions) x members rows of work divided by
+this are the ms between two computations. With a thousand members that share a thousand partitions
+this is 200 ms; with 50 members, none. A computation for a thousand members takes about 6 ms, and
+several times as long on a busy machine.
 """
 TIMERS_OF_MEMBER = ("session", "rebalance", "rejoin", "sync")
 
@@ -138,7 +139,7 @@ class ConsumerStep:
         self._timers[key] = TimerChange(key, 0, None)
 
     def keep_session(self, member_id: str, timeout_ms: int | None = None) -> None:
-        """Restart a member's session; the timeout is the group's, or a classic member's own."""
+        """Restart a member's session. The timeout is the group's, or a classic member's own."""
         group_id = self.group.group_id
         if timeout_ms is None:
             timeout_ms = self.ctx.configs["consumer.session.timeout.ms"]
@@ -155,17 +156,17 @@ class ConsumerStep:
     # ---- subscriptions ----
 
     def update_member(self, old: Member, new: Member) -> bool:
-        """Persist a member's own fields; returns whether its topics changed."""
+        """Persist a member's own fields. Returns whether its topics changed."""
         if new == old:
             return False
         self.records.append(member_record(self.group.group_id, new))
         return new.topics != old.topics
 
     def update_regex(self, old: Member, new: Member) -> tuple[bool, bool] | Refusal:
-        """Process a member's regular expression; returns (it changed, the group epoch must be
-        bumped).
+        """Process a member's regular expression. Returns whether it changed, and whether the group
+        epoch must increase.
 
-        A new expression is resolved after this step, and bumps the epoch then.
+        A new expression is resolved after this step. The epoch increases then.
         """
         group = self.group
         changed = (old.regex or "") != (new.regex or "")
@@ -206,12 +207,12 @@ class ConsumerStep:
             self.set_timer(("regexes", group.group_id), 0, RegexesDue(group.group_id))
 
     def topics_may_differ(self) -> bool:
-        """Whether the metadata changed since the group last looked at its topics."""
+        """Whether the metadata has changed since the group's topics were last compared."""
         return self.group.seen_image_version != self.ctx.topics.version
 
     def update_metadata(self, subscriptions: Subscriptions, *, bump: bool) -> None:
-        """Compare the subscribed topics with the group's metadata hash, and bump the group epoch if
-        they differ, or in any case.
+        """Compare the subscribed topics with the group's metadata hash. Increase the group epoch if
+        they differ, or if ``bump`` is set.
         """
         group = self.group
         names = group.subscribed_topics(subscriptions)
@@ -234,8 +235,9 @@ class ConsumerStep:
     # ---- assignment ----
 
     def update_target(self, old: Member, new: Member) -> Work[tuple[int, Target]]:
-        """The target assignment's epoch, and the target of ``new``. It is computed if the group
-        epoch is ahead, but not more often than the assignment interval allows.
+        """The target assignment's epoch, and the target of ``new``. The target assignment is
+        computed if the group epoch is larger than its epoch, but not more often than the assignment
+        interval allows.
         """
         group = self.group
         previous_id = group.static_members.get(new.instance_id or "", new.member_id)
@@ -257,12 +259,12 @@ class ConsumerStep:
     def _group_spec(
         self, members: list[Member], old: Member, new: Member, previous_id: str, places: Open
     ) -> Work[GroupSpec]:
-        """The assignor's input; ``previous_id`` is the former id of ``new``."""
+        """The assignor's input. ``previous_id`` is the former id of ``new``."""
         group, topics = self.group, self.ctx.topics.topics
         specs: dict[str, MemberSpec] = {}
         partitions: dict[UUID, int] = {}
         known: dict[frozenset[str], frozenset[UUID]] = {}
-        # Sorted by id: the order of requests must not change what others get.
+        # Sorted by id, so that the result does not depend on the order of requests.
         for member in sorted(members, key=lambda each: each.member_id):
             names = group.topics_of(member)
             if names not in known:
@@ -278,7 +280,7 @@ class ConsumerStep:
         return GroupSpec(specs, partitions, homogeneous)
 
     def _assignor_name(self, members: list[Member]) -> str:
-        """The assignor that most members choose, of those that choose one."""
+        """The assignor that most members choose. Members without a choice are not counted."""
         named = Counter(member.assignor for member in members if member.assignor)
         chosen = named.most_common(1)[0][0] if named else self.settings.consumer_assignors[0]
         return chosen if chosen in ASSIGNORS else "uniform"
@@ -307,7 +309,7 @@ class ConsumerStep:
     # ---- departures ----
 
     def remove_members(self, leaving: list[Member]) -> None:
-        """Remove members and bump the group epoch, so that others get their partitions."""
+        """Remove members and increase the group epoch, so that others get their partitions."""
         group = self.group
         for member in leaving:
             self.remove_records(member.member_id)

@@ -1,5 +1,5 @@
 """Counts the members of a consumer group by subscription. In a large group most subscriptions are
-equal, so results that depend on all of them need not visit each member.
+equal, so computations over all subscriptions need not visit each member.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Subscriptions:
         self._counts[said] = self._counts.get(said, 0) + 1
 
     def remove(self, member: Member) -> None:
-        """Uncount a member."""
+        """Remove a member from the counts."""
         said = _said(member)
         count = self._counts[said] - 1
         if count:

@@ -1,5 +1,5 @@
-"""The `uniform` assignor: the numbers of partitions of two members differ by at most one, and
-members keep as many of their partitions as possible. Only numbers count, not ranges.
+"""The `uniform` assignor: the numbers of partitions of any two members differ by at most one, and
+members keep as many of their partitions as possible.
 
 With equal subscriptions, the quota is known from the start. With different ones, each partition is
 assigned to the least loaded subscriber, topic by topic; then partitions move from loaded to less
@@ -17,8 +17,8 @@ from kstore.broker.state.work import Work
 __all__ = ["assign_uniform"]
 
 MAX_ROUNDS = 16
-"""Overlapping subscriptions may need many rounds until the last partition is balanced; each halves
-the rest, so this is enough.
+"""The limit of rounds. Overlapping subscriptions may need many rounds; each halves the remaining
+imbalance, so this is enough.
 """
 
 
@@ -32,7 +32,7 @@ def assign_uniform(spec: GroupSpec) -> Work[Assignments]:
 
 
 def _kept(spec: GroupSpec, member_id: str) -> dict[UUID, list[int]]:
-    """The partitions that a member had and may keep: existing partitions of subscribed topics."""
+    """The partitions that a member has and may keep: existing partitions of subscribed topics."""
     member = spec.members[member_id]
     return {
         topic_id: sorted(p for p in partitions if p < spec.partitions[topic_id])
@@ -57,7 +57,7 @@ def _by_quota(spec: GroupSpec) -> Work[Assignments]:
         if extras and size > quota:
             limits[member_id] += 1
             extras -= 1
-    # The last members get the others, as in Kafka.
+    # As in Kafka, the last members get the others.
     for member_id in reversed(list(spec.members)):
         if extras and limits[member_id] == quota:
             limits[member_id] += 1
@@ -135,8 +135,8 @@ class _Balancer:
             yield
 
     def _difficulty(self, topic_id: UUID) -> tuple[float, int, UUID]:
-        """The sort key of topics: those with many partitions per subscriber first; the others can
-        even out later.
+        """The sort key of topics: those with many partitions per subscriber come first, since the
+        others can even out differences later.
         """
         subscribers = len(self.subscribers[topic_id])
         return -self.spec.partitions[topic_id] / subscribers, subscribers, topic_id
@@ -155,7 +155,7 @@ class _Balancer:
             heapq.heapreplace(heap, (load + 1, order, member_id))
 
     def _level(self, topic_id: UUID) -> Work[int]:
-        """Move partitions of a topic from its most to its least loaded subscribers; returns how
+        """Move partitions of a topic from its most to its least loaded subscribers. Returns how
         many.
         """
         owners = self.owners[topic_id]

@@ -1,5 +1,5 @@
-"""One partition of __consumer_offsets as a pure shard: it finds the group of a request, and handles
-administration and commits. broker.runtime.groups runs it.
+"""One partition of __consumer_offsets: finds the group of a request, and handles commits and the
+requests of administrators. broker.runtime.groups runs it.
 
 May import: kstore.broker.state, kstore.errors, kstore.protocol.
 """

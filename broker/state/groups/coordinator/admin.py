@@ -1,4 +1,4 @@
-"""Describing, listing, deleting and expiring groups. Membership is elsewhere."""
+"""Describes, lists, deletes and expires groups. It does not handle membership."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["delete_groups", "describe_group", "expiry_records", "list_groups"]
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 MOST_LOOKED_AT = 512
-"""Offsets and groups that one part of the expiry checks."""
+"""The number of offsets and groups that one part of the expiry checks."""
 
 
 def describe_group(group: Group | None, group_id: str, api_version: int) -> Work[DescribedGroup]:
-    """State and members. An unknown group, or one of another kind, is Dead, and since version 6
-    also an error (KIP-1043).
+    """State and members. An unknown group, or one of another kind, is Dead. From version 6 on it
+    also gets an error (KIP-1043).
     """
     if not isinstance(group, ClassicGroup):
         described = DescribedGroup(group_id=group_id, group_state=DEAD)
@@ -63,7 +63,7 @@ def describe_group(group: Group | None, group_id: str, api_version: int) -> Work
 def list_groups(
     groups: Collection[Group], states: list[str], types: list[str]
 ) -> Work[list[ListedGroup]]:
-    """The groups in any of the states and of any of the types; an empty filter matches all."""
+    """The groups in one of the states and of one of the types. An empty filter matches all."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {name.lower() for name in types}
 
@@ -88,7 +88,7 @@ def list_groups(
 def delete_groups(
     shard: ShardState, group: Group | None, request: DeleteGroupsRequest, ctx: GroupContext
 ) -> Work[Result]:
-    """Delete one group (the request names no other), with its offsets."""
+    """Delete a group with its offsets. The request has only one group."""
     error_code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.delete_error()
     result = DeletableGroupResult(group_id=request.groups_names[0], error_code=error_code)
     records: list[GroupRecord] = []
@@ -104,7 +104,7 @@ def expiry_records(
     groups: Mapping[str, Group], offsets: Offsets, now_ms: int, retention_ms: int
 ) -> Iterator[list[GroupRecord]]:
     """Tombstones of expired offsets (KIP-211), and of empty groups without offsets, in parts. Each
-    part depends on the state at the time when it is requested.
+    part depends on the state when it is requested.
     """
     records: list[GroupRecord] = []
     looked_at = 0

@@ -1,8 +1,8 @@
-"""Which groups prevent a contraction (KIP-253): they read remaining partitions, which keys will
-move to, and have not committed the retired ones to their end.
+"""Finds the groups that prevent a contraction (KIP-253): they read remaining partitions, to which
+keys will move, and have not committed the retired ones to their end.
 
-A group that has no remaining partitions yet is held back from now on until it has committed the
-retired ones, by consumer/ordered_expansion.py and classic/held_back.py. Share groups have no order.
+A group without remaining partitions gets none until it has committed the retired ones: see
+consumer/ordered_expansion.py and classic/held_back.py. Share groups have no order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["groups_behind"]
 
 
 def groups_behind(shard: ShardState, image: MetadataImage, topic: TopicImage) -> Work[list[str]]:
-    """The ids of these groups."""
+    """The ids of the groups that prevent a contraction."""
     assert topic.retirement is not None
     found = []
     for number, (group_id, group) in enumerate(list(shard.groups.items()), 1):
@@ -36,7 +36,7 @@ def groups_behind(shard: ShardState, image: MetadataImage, topic: TopicImage) ->
 
 
 def _may_read(group: Any, topic: TopicImage, first: int) -> bool:
-    """Whether a member may be reading a partition below an index."""
+    """Whether a member may be reading a partition below index ``first``."""
     if group.kind == SHARE_KIND or group.is_empty:
         return False
     if isinstance(group, ConsumerGroup):

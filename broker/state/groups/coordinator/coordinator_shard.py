@@ -1,6 +1,6 @@
-"""The groups of one partition of __consumer_offsets, as a pure shard.
+"""The groups of one partition of __consumer_offsets.
 
-`decide` and `follow` make decisions and never mutate; `replay` applies records of the log;
+`decide` and `follow` make decisions and change nothing. `replay` applies records of the log.
 `take_over` applies a decided step once its records are appended. All of them are work in pieces,
 and no other decision is made before a step is applied. The shard has no log, clock or connection:
 broker/runtime/groups/group_partition.py runs it.
@@ -67,7 +67,7 @@ class GroupShard:
         self.positions = Positions()
 
     def decide(self, request: Message, ctx: GroupContext) -> Work[Result]:
-        """Decide about a request that may change a group. It changes nothing: pass the result to
+        """Decide about a request that may change a group. This changes nothing: pass the result to
         `take_over`.
         """
         group_id = group_id_of(request)
@@ -139,7 +139,7 @@ class GroupShard:
         record_offset: int = -1,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Apply one record of the log; ``producer_id`` is set if it belongs to a transaction."""
+        """Apply one record of the log. ``producer_id`` is set if it belongs to a transaction."""
         key, value = record.key, record.value
         resolve(RECORDS[key.RECORD_TYPE])(self, key, value, record_offset, producer_id)
 
@@ -153,7 +153,9 @@ class GroupShard:
         return (yield from _decided(resolve(RESUME[group.kind])(self, group, ctx)))
 
     def subscribed_regexes(self, group_id: str) -> Mapping[str, frozenset[str]]:
-        """The regular expressions of a consumer group, and what each found last time."""
+        """The regular expressions of a consumer group, and the topics that each matched last
+        time.
+        """
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return {}
@@ -164,7 +166,7 @@ class GroupShard:
         }
 
     def unloaded(self) -> list[tuple[Token, Message]]:
-        """The answers to parked requests when this broker is no longer the coordinator."""
+        """The responses to parked requests when this broker is no longer the coordinator."""
         answers: list[tuple[Token, Message]] = []
         for group in self.groups.values():
             answers += resolve(PARKED[group.kind])(group)
@@ -186,8 +188,8 @@ class GroupShard:
         with_epochs: bool = True,
         image: MetadataImage | None = None,
     ) -> Work[OffsetFetchResponseGroup]:
-        """OffsetFetch for one group; an unknown group has no offsets, which is not an error.
-        with_epochs: with partition epochs (KIP-232).
+        """OffsetFetch for one group. An unknown group has no offsets, which is not an error.
+        ``with_epochs``: with partition epochs (KIP-232).
         """
         group: Group | None = self.groups.get(request.group_id)
         if group is not None:
@@ -209,8 +211,8 @@ class GroupShard:
             yield Result(records=tuple(records))
 
     def forget_topic(self, name: str, first: int = 0) -> Iterator[Result]:
-        """The tombstones of all offsets of a deleted topic, or only of its partitions from an index
-        on, in such parts, and the share groups' records about it.
+        """The tombstones of all offsets of a deleted topic, or of its partitions from index
+        ``first`` on, and the records of share groups about it. In parts, as in `expiry`.
         """
         shares = [key for key, each in self.groups.items() if each.kind == SHARE_KIND]
         for group_id in shares if first == 0 else ():
@@ -223,7 +225,7 @@ class GroupShard:
 
 
 def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
-    """Whether a record repeats what a record of one of the following groups says."""
+    """Whether one of the groups in ``successors`` also writes this record."""
     key = record.key
     return (
         isinstance(key, GroupMetadataKey) and record.value is not None and key.group in successors
@@ -231,5 +233,5 @@ def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
 
 
 def _decided(found: Result | Work[Result]) -> Work[Result]:
-    """The result of a row's function: short ones return a Result, others work."""
+    """The result of a row's function, which returns a Result or, if it may take long, work."""
     return found if isinstance(found, Result) else (yield from found)

@@ -51,7 +51,7 @@ NO_EPOCH = -1
 def commit_offsets(
     shard: ShardState, group: Group | None, request: OffsetCommitRequest, ctx: GroupContext
 ) -> Result:
-    """Store the offsets, if the member, or a consumer outside any group (generation -1), may
+    """Commit the offsets, if the member, or a consumer outside any group (generation -1), may
     commit.
     """
     claim = CommitClaim(
@@ -106,8 +106,8 @@ def _answers(response: OffsetCommitResponse) -> Iterator[tuple[str, UUID, int, i
 def refused_to_owners(
     group: Group | None, claim: CommitClaim, answers: Iterable[tuple[str, UUID, int, int]]
 ) -> tuple[int, ...]:
-    """The errors among answers, each (topic, topic id, partition, error), for partitions that the
-    claim's member owns.
+    """The errors for partitions that the claim's member owns, out of rows of (topic, topic id,
+    partition, error).
     """
     if group is None:
         return ()
@@ -121,7 +121,7 @@ def refused_to_owners(
 def _places(
     request: OffsetCommitRequest, settings: GroupSettings
 ) -> Iterator[tuple[str, UUID, int]]:
-    """The offsets to commit, without those that are refused individually."""
+    """The offsets to commit, without those that are refused."""
     for topic in request.topics:
         for partition in topic.partitions:
             if not is_metadata_too_long(partition.committed_metadata, settings):
@@ -131,7 +131,7 @@ def _places(
 def commit_error(
     group: Group | None, claim: CommitClaim, places: Iterable[tuple[str, UUID, int]]
 ) -> int:
-    """Whether the claim's member may commit all of these (topic, topic id, partition); NONE, or one
+    """NONE if the claim's member may commit all of these (topic, topic id, partition), else the
     error for the whole request.
     """
     if group is None:
@@ -153,9 +153,9 @@ def commit_error(
 def offset_error(
     shard: ShardState, ctx: GroupContext, group_id: str, topic: str, asked: OffsetToCommit
 ) -> int:
-    """The error of one offset, whoever commits it: its metadata is too long, or (KIP-232) it is of
-    an older partition or leader epoch than the stored one, or of a partition of a deleted topic.
-    Epoch -1 skips that check.
+    """The error of one offset, independent of the member: its metadata is too long, or (KIP-232) it
+    has an older partition epoch or leader epoch than the stored offset, or belongs to a deleted
+    topic. Epoch -1 skips a check.
     """
     if is_metadata_too_long(asked.committed_metadata, shard.settings):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -176,8 +176,8 @@ def offset_error(
 
 
 def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToCommit:
-    """An offset as it is stored: with the current partition epoch if the client sends none and the
-    topic may shrink. A later partition with the same number has another epoch.
+    """The offset as it is stored: with the current partition epoch if the client sends none and the
+    topic may be contracted, since a later partition with the same number has another epoch.
     """
     if asked.partition_epoch != NO_EPOCH or ctx.image is None or topic not in ctx.image.ordered:
         return asked
@@ -186,14 +186,14 @@ def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToC
 
 
 def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:
-    """Kafka's check: the length of a Java string, in UTF-16 units, not in bytes."""
+    """Kafka's check of the length, which counts the UTF-16 units of a Java string, not bytes."""
     if not metadata or len(metadata) * 2 <= settings.offset_metadata_max_bytes:
         return False  # no character has more than two units
     return len(metadata.encode("utf-16-le")) // 2 > settings.offset_metadata_max_bytes
 
 
 def offset_commit_failure(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
-    """The answer with one error for every requested partition."""
+    """The response with one error for every requested partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -223,7 +223,7 @@ def replay_commit(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Apply a record of a committed offset; a group without anything else is a simple one."""
+    """Apply a record of a committed offset. If the group is missing, a simple group is created."""
     if value is not None and key.group not in shard.groups:
         shard.groups[key.group] = ClassicGroup(key.group, -1)
     shard.offsets.replay(key, value, record_offset, producer_id)

@@ -1,8 +1,8 @@
-"""Tables of the functions that decide about a request, apply a record, or handle a timer, by the
-kind of the group. A new kind of group needs rows here and its own modules.
+"""The tables of functions that decide about a request, apply a record, or handle a timer, by the
+kind of the group. A new kind of group needs rows here and modules of its own.
 
-Rows name functions as ``module:function`` below kstore.broker.state, so that a kind's modules are
-imported with the first group of that kind.
+Rows name functions as ``module:function`` below kstore.broker.state, so that the modules of a kind
+are imported when the first group of that kind needs them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ RECORDS: dict[int, str] = {
     22: "groups.streams.records:replay",
     23: "groups.streams.records:replay",
 }
-"""A record's type to ``f(shard, key, value, record_offset, producer_id) -> None``."""
+"""The type of a record to ``f(shard, key, value, record_offset, producer_id) -> None``."""
 
 TIMERS: dict[str, dict[str, str]] = {
     "HeartbeatExpired": {"classic": "groups.classic.sync:expire"},
@@ -130,7 +130,7 @@ TIMERS: dict[str, dict[str, str]] = {
     "ShareStatesDeleted": {"share": "groups.share.offsets:follow_deleted"},
 }
 """A timer event's class name to the kind to ``f(shard, group, event, ctx)``, as above. An event for
-a deleted group, or one of another kind now, is obsolete and does nothing.
+a group that was deleted, or is of another kind now, is obsolete and does nothing.
 """
 
 RESUME: dict[str, str] = {
@@ -139,7 +139,7 @@ RESUME: dict[str, str] = {
     "share": "groups.share.heartbeat:resume",
     "streams": "groups.streams.timers:resume",
 }
-"""The kind to ``f(shard, group, ctx)``, as above: work after the replay of the log."""
+"""The kind to ``f(shard, group, ctx)``, as above, which runs after the replay of the log."""
 
 PARKED: dict[str, str] = {
     "classic": "groups.classic.step:parked_answers",
@@ -147,8 +147,8 @@ PARKED: dict[str, str] = {
     "share": "groups.share.heartbeat:parked_answers",
     "streams": "groups.streams.timers:parked_answers",
 }
-"""The kind to ``f(group) -> [(token, response)]``: answers to parked requests when the shard is
-unloaded.
+"""The kind to ``f(group) -> [(token, response)]``: the responses to parked requests when the shard
+is unloaded.
 """
 
 

@@ -1,5 +1,5 @@
-"""TxnOffsetCommit: offsets that are committed with the producer's transaction. Until its marker
-they are pending (see offsets.py); offset_commit.py has the checks.
+"""TxnOffsetCommit: offsets that are committed in a producer's transaction. They are pending until
+the transaction's marker (offsets.py). offset_commit.py has the checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["commit_transactional_offsets", "txn_offset_commit_failure"]
 def commit_transactional_offsets(
     shard: ShardState, group: Group | None, request: TxnOffsetCommitRequest, ctx: GroupContext
 ) -> Result:
-    """Store the offsets in the transaction, if the member, or a client that names none, may
+    """Commit the offsets in the transaction, if the member, or a client that names no member, may
     commit.
     """
     claim = CommitClaim(
@@ -83,7 +83,7 @@ def _answers(
 def txn_offset_commit_failure(
     request: TxnOffsetCommitRequest, error_code: int
 ) -> TxnOffsetCommitResponse:
-    """The answer with one error for every requested partition."""
+    """The response with one error for every requested partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -28,8 +28,8 @@ def assign(
     partitions: Mapping[UUID, frozenset[int]],
     previous: Mapping[str, Assigned],
 ) -> Work[dict[str, dict[UUID, frozenset[int]]]]:
-    """The target of every member. ``subscriptions``: member id to topics; ``partitions``: the
-    assignable ones, by topic; ``previous``: the targets until now.
+    """The target of every member. ``subscriptions``: member id to topics. ``partitions``: the
+    assignable partitions by topic. ``previous``: the previous targets.
     """
     given: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in subscriptions}
     for topics, members in _rounds(subscriptions, partitions):
@@ -96,8 +96,8 @@ def _spread(
 
 
 def _take_one(member_id: str, free: list[Place], given: dict[str, set[Place]]) -> None:
-    """Give a member one of the free places, the last first. If it already has all free partitions,
-    another member takes one of these, and the member gets one of that member's.
+    """Give a member one of the free places, beginning with the last. If it already has all of these
+    partitions, another member takes one of them, and the member gets one of that member's.
     """
     has = given[member_id]
     for index in range(len(free) - 1, -1, -1):

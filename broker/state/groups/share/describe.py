@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: a share group as administrators see it."""
+"""ShareGroupDescribe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["describe_share_group"]
 def describe_share_group(
     group: Group | None, group_id: str, image: MetadataImage
 ) -> Work[DescribedGroup]:
-    """Epochs, members and their assignments; deleted topics are left out."""
+    """Epochs, members and their assignments. Deleted topics are left out."""
     if not isinstance(group, ShareGroup):
         return DescribedGroup(
             group_id=group_id,

@@ -1,5 +1,5 @@
-"""A share group (KIP-932) as a value: epochs, members, target assignment, and the share-partitions'
-state. It makes no decisions: its records define it.
+"""A share group (KIP-932): epochs, members, target assignment, and the stages of the
+share-partitions' state. It makes no decisions. Its records define it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class ShareGroup:
         """Member id to its target."""
         self.states = NO_STATES
         self.deletions: frozenset[UUID] = frozenset()
-        """Topics whose state this coordinator is deleting. Soft."""
+        """Topics whose state this coordinator is deleting. Soft state."""
         self.seen_image_version = -1
-        """The metadata's version for which `metadata_hash` was compared last. Soft."""
+        """The version of the metadata for which `metadata_hash` was compared last. Soft state."""
 
     # ---- the contract of all groups ----
 
@@ -82,11 +82,11 @@ class ShareGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Never: a share group, with its share-partitions' state, exists until it is deleted."""
+        """False: a share group and the state of its share-partitions exist until it is deleted."""
         return False
 
     def commit_error(self, claim: CommitClaim) -> int:
-        """Always an error: the share coordinator keeps its positions."""
+        """Always an error: the share coordinator stores the positions of share groups."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def partition_commit_error(
@@ -100,11 +100,11 @@ class ShareGroup:
         return False
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """None: only heartbeats keep a session alive."""
+        """Empty: only heartbeats extend a session."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:
-        """NONE: any client may read that there are no offsets."""
+        """NONE: the response is that there are no offsets."""
         return ErrorCode.NONE
 
     def is_subscribed_to(self, topic: str) -> bool:

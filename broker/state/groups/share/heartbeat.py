@@ -1,6 +1,6 @@
-"""ShareGroupHeartbeat (KIP-932): joining, staying, leaving; and the timers of members.
+"""ShareGroupHeartbeat (KIP-932): members join, stay and leave. Also the timers of members.
 
-The order of the checks and the error codes are Kafka's, because clients see both.
+The order of the checks and the error codes are Kafka's, since clients can observe both.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _stay(
         member_epoch=moved.epoch,
         heartbeat_interval_ms=ctx.configs["share.heartbeat.interval.ms"],
     )
-    # A member that sends its topics may have missed the answer with its partitions.
+    # A member that sends its topics may have missed the response with its partitions.
     tells_all = request.subscribed_topic_names is not None
     if joining or tells_all or moved.assigned != member.assigned:
         response.assignment = _assignment(moved.assigned)
@@ -137,8 +137,8 @@ def _unknown(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Refusal:
 
 
 def _epoch_refusal(member: Member, epoch: int) -> Refusal | None:
-    """The refusal of a wrong epoch. Valid are the member's epoch, and the one before if the answer
-    with the new one was lost.
+    """The refusal of a wrong epoch. The member's epoch is valid, and the previous one, since the
+    response with the new one may have been lost.
     """
     if epoch in (member.epoch, member.previous_epoch):
         return None
@@ -147,7 +147,7 @@ def _epoch_refusal(member: Member, epoch: int) -> Refusal | None:
 
 
 def _updated(member: Member, request: ShareGroupHeartbeatRequest, ctx: GroupContext) -> Member:
-    """The member with the request's values; null means no change."""
+    """The member with the request's values. Null means no change."""
     names = request.subscribed_topic_names
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -207,5 +207,5 @@ def resume(shard: ShardState, group: ShareGroup, ctx: GroupContext) -> Work[Resu
 
 
 def parked_answers(group: ShareGroup) -> list[tuple[Token, Message]]:
-    """None: no request waits in a share group."""
+    """Empty: no request waits in a share group."""
     return []

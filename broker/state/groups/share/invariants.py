@@ -12,8 +12,9 @@ __all__ = ["check"]
 
 
 def check(group: ShareGroup) -> None:
-    """Member epoch <= target assignment epoch <= group epoch; targets belong to members; the
-    indexes agree with the members; a share-partition's state is in one stage. AssertionError.
+    """Check that member epoch <= target assignment epoch <= group epoch, that targets belong to
+    members, that the indexes agree with the members, and that the state of a share-partition is in
+    one stage. Raises AssertionError.
     """
     assert group.assignment_epoch <= group.epoch, (group.group_id, group.assignment_epoch)
     for member in group.members.values():

@@ -1,6 +1,4 @@
-"""A member of a share group (KIP-932) as a value, and the records that it is stored in. It makes no
-decisions.
-"""
+"""A member of a share group (KIP-932), and the records that store it. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ Assigned = Mapping[UUID, frozenset[int]]
 NOTHING: Assigned = {}
 LEFT_EPOCH = -1
 STABLE = 0
-"""The stored state of every member: in a share group no member waits for another."""
+"""The stored state of every member, since in a share group no member waits for another."""
 
 
 class Member(NamedTuple):
@@ -52,9 +50,7 @@ class Member(NamedTuple):
     topics: frozenset[str] = frozenset()
     epoch: int = 0
     previous_epoch: int = 0
-    """The previous epoch, which the member may still use if the answer with the new one was
-    lost.
-    """
+    """The previous epoch. The member may still use it if the response with the new one was lost."""
     assigned: Assigned = NOTHING
 
 
@@ -113,7 +109,9 @@ def target_tombstone(group_id: str, member_id: str) -> GroupRecord:
 
 
 def with_assignment(member: Member, value: ShareGroupCurrentMemberAssignmentValue | None) -> Member:
-    """The member with the assignment of a record; None: none, it is about to be deleted."""
+    """The member with the assignment of a record. None: without one, since it is about to be
+    deleted.
+    """
     if value is None:
         return member._replace(epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned=NOTHING)
     return member._replace(

@@ -1,6 +1,6 @@
-"""The share-partitions' state of a share group (KIP-932): what administrators ask to initialize or
-delete, and what the share coordinator has done. Other code sends the requests to the share
-coordinator; this file has what the group remembers.
+"""The stages of the share-partitions' state of a share group (KIP-932): what administrators ask to
+initialize or delete, and what the share coordinator has done. runtime/groups/share_states.py sends
+the requests to the share coordinator.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def alter_offsets(
     request: AlterShareGroupOffsetsRequest,
     ctx: GroupContext,
 ) -> Result:
-    """Note that the partitions are being initialized; invalid ones get an error."""
+    """Note that the partitions are being initialized. Invalid ones get an error."""
     problem = _problem(group, request.group_id, may_be_new=True)
     if problem is not None:
         return Result(
@@ -99,7 +99,7 @@ def _altered(
     topic_id: UUID,
     partitions: Sequence[PartitionImage],
 ) -> AlterShareGroupOffsetsResponseTopic:
-    """The answer for one topic with these partitions."""
+    """The response for one topic with these partitions."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for asked in topic.partitions:
         told = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
@@ -123,7 +123,7 @@ def delete_offsets(
     request: DeleteShareGroupOffsetsRequest,
     ctx: GroupContext,
 ) -> Result:
-    """Note that the topics' state is being deleted; invalid ones get an error."""
+    """Note that the state of the topics is being deleted. Invalid ones get an error."""
     problem = _problem(group, request.group_id, may_be_new=False)
     if problem is not None:
         return Result(
@@ -161,8 +161,8 @@ def _deleting(group: ShareGroup, topics: Mapping[UUID, str]) -> Result:
 def follow_deleting(
     shard: ShardState, group: ShareGroup, event: ShareStatesDeleting, ctx: GroupContext
 ) -> Result:
-    """Note that all state of a group without members is being deleted, because the group
-    will be.
+    """Note that all state of a group without members is being deleted, because the group will be
+    deleted.
     """
     if group.members:
         return Result()
@@ -176,8 +176,8 @@ def follow_deleting(
 def follow_deleted(
     shard: ShardState, group: ShareGroup, event: ShareStatesDeleted, ctx: GroupContext
 ) -> Result:
-    """Note that the state of topics is deleted, or that this failed; then another request tries
-    again.
+    """Note that the state of topics is deleted, or that this has failed. Then another request must
+    repeat it.
     """
     marks = ((group.group_id, "deletions", group.deletions - event.tried),)
     gone = event.deleted & group.states.deleting.keys()
@@ -190,8 +190,8 @@ def follow_deleted(
 def follow_initialized(
     shard: ShardState, group: ShareGroup, event: ShareStatesInitialized, ctx: GroupContext
 ) -> Result:
-    """Note that partitions are initialized, or that this failed; then the next heartbeat tries
-    again. Partitions that are no longer being initialized were deleted meanwhile.
+    """Note that partitions are initialized, or that this has failed. Then the next heartbeat
+    repeats it. Partitions that are no longer being initialized were deleted meanwhile.
     """
     states = group.states
     states = states.with_initialized(_of(states.initializing, event.initialized))

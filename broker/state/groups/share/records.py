@@ -106,7 +106,7 @@ def replay_epoch(
     record_offset: int,
     producer_id: int,
 ) -> None:
-    """Apply a group's epoch; a tombstone deletes the group."""
+    """Apply a group's epoch. A tombstone deletes the group."""
     group = _group(shard, key.group_id, create=value is not None)
     if group is None:
         return
@@ -123,7 +123,7 @@ def replay_member(
     key: ShareGroupMemberMetadataKey,
     value: ShareGroupMemberMetadataValue | None,
 ) -> None:
-    """Apply a member's own fields; a tombstone deletes the member."""
+    """Apply a member's own fields. A tombstone deletes the member."""
     if value is None:
         group.remove(key.member_id)
         return

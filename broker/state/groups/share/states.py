@@ -39,7 +39,7 @@ class TopicStates(NamedTuple):
 
 
 class States(NamedTuple):
-    """The three stages by topic id. A partition is in at most one of the first two; a topic whose
+    """The three stages by topic id. A partition is in at most one of the first two. A topic whose
     state is being deleted is in neither.
     """
 

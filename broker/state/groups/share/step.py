@@ -1,6 +1,5 @@
-"""One step on a share group: the records and timers that it collects, and the operations that
-heartbeats and departures share. It changes nothing: the group stays as it is until the records are
-replayed.
+"""One step on a share group: it collects records and timers, and has the operations that heartbeats
+and departures share. The group does not change until the records are replayed.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class ShareStep:
     # ---- members and topics ----
 
     def update_member(self, old: Member, new: Member) -> bool:
-        """Persist a member's own fields; returns whether its topics changed."""
+        """Persist a member's own fields. Returns whether its topics changed."""
         self.members[new.member_id] = new
         if new.member_id in self.group.members and new == old:
             return False
@@ -75,7 +74,7 @@ class ShareStep:
         return new.topics != old.topics
 
     def remove_members(self, leaving: Iterable[Member]) -> None:
-        """Remove members and bump the group epoch, so that others get their partitions."""
+        """Remove members and increase the group epoch, so that others get their partitions."""
         group_id = self.group.group_id
         for member in leaving:
             member_id = member.member_id
@@ -91,8 +90,8 @@ class ShareStep:
         return {topic for member in self.members.values() for topic in member.topics}
 
     def update_metadata(self, *, bump: bool) -> None:
-        """Compare the subscribed topics with the group's metadata hash, and bump the group epoch if
-        they differ, or in any case.
+        """Compare the subscribed topics with the group's metadata hash. Increase the group epoch if
+        they differ, or if ``bump`` is set.
         """
         version = self.ctx.topics.version
         if not bump and self.group.seen_image_version == version:
@@ -112,7 +111,7 @@ class ShareStep:
         """Whether partitions were initialized after the target assignment was computed."""
         group = self.group
         if group.epoch > group.assignment_epoch:
-            return False  # it will be computed anyway
+            return False  # the target will be computed anyway
         given: dict[UUID, set[int]] = {}
         for target in group.target.values():
             for topic_id, partitions in target.items():
@@ -128,7 +127,7 @@ class ShareStep:
         return {key: initialized[key].partitions for key in ids if key in initialized}
 
     def initialize(self) -> None:
-        """Note the partitions whose state must be initialized; the runtime does it."""
+        """Note the partitions whose state must be initialized. The runtime initializes it."""
         image, states = self.ctx.topics.topics, self.group.states
         added: dict[UUID, TopicStates] = {}
         for name in sorted(self.topics() & image.keys()):
@@ -149,8 +148,9 @@ class ShareStep:
     # ---- assignment ----
 
     def update_target(self, member_id: str) -> Work[tuple[int, Assigned]]:
-        """The target assignment's epoch, and a member's target. It is computed if the group epoch
-        is ahead, but not more often than the assignment interval allows.
+        """The target assignment's epoch, and a member's target. The target assignment is computed
+        if the group epoch is larger than its epoch, but not more often than the assignment interval
+        allows.
         """
         group = self.group
         if group.assignment_epoch >= self.epoch or not self._may_assign():
@@ -179,8 +179,8 @@ class ShareStep:
         return not assigned_ms or has_passed(interval_ms, assigned_ms, self.ctx.now_ms)
 
     def reconcile(self, member: Member, epoch: int, target: Assigned) -> Member:
-        """Give a member its target in the topics that it subscribes to, and persist that. No other
-        member has to give up partitions first.
+        """Assign to a member its target in the topics that it subscribes to, and persist that. No
+        other member must give up partitions first.
         """
         if member.epoch == epoch and member.topics == self._topics_before(member.member_id):
             return member

@@ -1,10 +1,10 @@
-"""The sticky task assignor of streams groups: it computes the target assignment from the previous
+"""The sticky task assignor of streams groups. It computes the target assignment from the previous
 one.
 
-Kafka's rules: an active task stays with its member, or else is given to a member that had it as
-standby, or else to the least loaded process; standby copies are given to processes without another
-copy. Quotas balance the members. As in Kafka 4.3, rack ids and client tags are ignored, and there
-are no warm-up tasks.
+The rules are Kafka's. An active task stays with its member, or else goes to a member that had it as
+standby, or else to the least loaded process. Standby copies go to processes without another copy.
+Quotas balance the members. As in Kafka 4.3, rack ids and client tags are ignored, and there are no
+warm-up tasks.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["MemberSpec", "SubtopologySpec", "assign_tasks"]
 
 
 class MemberSpec(NamedTuple):
-    """A member as the assignor sees it."""
+    """A member in the input of the assignor."""
 
     process_id: str
     previous: Tasks
-    """Its target assignment so far."""
+    """Its previous target assignment."""
 
 
 class SubtopologySpec(Protocol):
-    """A subtopology as the assignor sees it."""
+    """A subtopology in the input of the assignor."""
 
     @property
     def tasks(self) -> int:
@@ -51,8 +51,8 @@ def assign_tasks(
 
 
 class _Quota:
-    """How many tasks a member may have until all have the same number; it is reduced to an even
-    share of the remaining tasks when a member has reached it.
+    """How many tasks a member may have so that all have the same number. When a member has reached
+    it, it is reduced to an even share of the remaining tasks.
     """
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -83,12 +83,12 @@ class _Process:
         return self._total / len(self.counts)
 
     def add(self, member_id: str, task: TaskId) -> int:
-        """Give a task to a member; returns how many it has now."""
+        """Give a task to a member. Returns how many it has now."""
         self._by_load = None
         return self._add(member_id, task)
 
     def add_to_least_loaded(self, task: TaskId) -> tuple[str, int]:
-        """Give a task to the member with the fewest; returns the member and how many it has now."""
+        """Give a task to the member with the fewest. Returns the member and how many it has now."""
         if self._by_load is None:
             self._by_load = [(n, i, name) for i, (name, n) in enumerate(self.counts.items())]
             heapify(self._by_load)
@@ -258,7 +258,7 @@ class _Assignment:
         return queue
 
     def _previous_holder(self, task: TaskId, unless_with: TaskId | None) -> str | None:
-        """The least loaded member that had the task as standby; for a standby copy, only members
+        """The least loaded member that had the task as standby. For a standby copy, only members
         whose process does not have the task yet.
         """
         holders = self._previous_standby.get(task)

@@ -1,5 +1,5 @@
-"""The classic group requests in a streams group: an empty one is replaced by a classic group; in
-any other the member is unknown.
+"""The classic group requests in a streams group. A classic group replaces an empty streams group.
+In any other the member is unknown.
 """
 
 from __future__ import annotations

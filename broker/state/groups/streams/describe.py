@@ -1,5 +1,5 @@
-"""Views of a streams group: the rows of StreamsGroupDescribe, and the partitions that can be
-queried at each member's user endpoint.
+"""The rows of StreamsGroupDescribe, and the partitions that can be queried at each member's user
+endpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["describe_streams_group", "endpoint_partitions"]
 
 
 def describe_streams_group(group: Group | None, group_id: str) -> Work[DescribedGroup]:
-    """One group of StreamsGroupDescribe; a group of another kind is not found."""
+    """One group of StreamsGroupDescribe. A group of another kind is not found."""
     if not isinstance(group, StreamsGroup):
         return DescribedGroup(
             group_id=group_id,

@@ -1,6 +1,6 @@
-"""A streams group as a value: members, epochs, tasks, topology. It makes no decisions.
+"""A streams group: members, epochs, tasks, topology. It makes no decisions.
 
-records.py replays the persisted part; `SoftState` is lost with the coordinator. Invariant:
+records.py replays the persisted part. `SoftState` is lost with the coordinator. Invariant:
 assignment epoch of an active task <= member epoch <= target assignment epoch <= group epoch.
 """
 
@@ -57,7 +57,7 @@ class MemberState:
     UNRELEASED_TASKS = 3
     """It waits for tasks that others have not given up yet."""
     UNKNOWN = 127
-    """Written by a newer coordinator: the member must start again."""
+    """Written by a newer coordinator: the member must join again."""
     ALL = frozenset({STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS})
 
 
@@ -86,29 +86,29 @@ class StreamsMember(NamedTuple):
         return self.state == MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def assignment_epoch(self, task: TaskId) -> int:
-        """The epoch in which it got the active task, including one that it is giving up; the
-        largest int32 for a task that it does not have.
+        """The epoch in which the member got the active task, including one that it is giving up.
+        The largest int32 for a task that it does not have.
         """
         epoch = self.assigned.active.get(task, self.pending_revocation.active.get(task))
         return UNASSIGNED_EPOCH if epoch is None else epoch
 
 
 class SoftState(NamedTuple):
-    """State that is not in records; a new coordinator starts without it."""
+    """State that is not in records. A new coordinator starts without it."""
 
     configured: ConfiguredTopology | None = None
     image_version: int = -1
     """The metadata version for which the topics were last checked."""
     delay_pending: bool = False
-    """The initial rebalance delay is running."""
+    """Whether the initial rebalance delay is running."""
     shutdown_member_id: str | None = None
-    """The member that requested a shutdown of the application."""
+    """The member that has requested a shutdown of the application."""
     endpoint_epoch: int = 0
     """Increases when the tasks of a member with a user endpoint change."""
 
 
 class StreamsGroup:
-    """The group. ``active_owners`` and the other indexes are derived from the members: tasks that
+    """The group. ``active_owners`` and the other indexes are derived from the members. Tasks that
     are being given up still have their owner.
     """
 
@@ -216,12 +216,12 @@ class StreamsGroup:
     def partition_commit_error(
         self, claim: CommitClaim, topic: str, topic_id: UUID, partition: int
     ) -> int:
-        """KAFKA-19779: a commit in an earlier epoch is fenced if it may come from before the
+        """KAFKA-19779: a commit in an earlier epoch is fenced if it may be from before the
         partition's active task was assigned to this member, or after it was revoked. In the
-        member's current epoch any partition is allowed, unless the claim needs the assignment.
+        member's current epoch any partition is allowed, unless the claim requires the assignment.
         """
         member = self.members.get(claim.member_id)
-        if member is None:  # a commit without a member, which commit_error allowed
+        if member is None:  # a commit without a member, which commit_error has allowed
             return ErrorCode.NONE
         if claim.epoch == member.member_epoch and not claim.needs_assignment:
             return ErrorCode.NONE
@@ -242,7 +242,7 @@ class StreamsGroup:
         return member.assignment_epoch(TaskId(subtopology_id, partition)) != UNASSIGNED_EPOCH
 
     def commit_timers(self, claim: CommitClaim) -> tuple[TimerChange, ...]:
-        """None: a commit does not keep a session alive."""
+        """Empty: a commit does not extend a session."""
         return ()
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> int:

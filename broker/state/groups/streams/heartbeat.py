@@ -1,7 +1,7 @@
-"""StreamsGroupHeartbeat (KIP-1071): a member joins, stays, gets its tasks, leaves.
+"""StreamsGroupHeartbeat (KIP-1071): members join, stay, get tasks and leave.
 
-A step reads the group and returns the records that change it; soft state is returned as marks. The
-order of the decisions, and so that of records and statuses, is Kafka's.
+A step reads the group and returns the records that change it, and marks that change soft state. The
+order of the decisions, and so of records and statuses, is Kafka's.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def heartbeat(
     request: StreamsGroupHeartbeatRequest,
     ctx: GroupContext,
 ) -> Work[Result]:
-    """Decide about one heartbeat; the request has passed `requests.check_heartbeat`."""
+    """Decide about one heartbeat, which has passed `requests.check_heartbeat`."""
     try:
         if request.member_epoch < JOIN_EPOCH:
             return leave_group(group, request)
@@ -116,7 +116,7 @@ class _Step:
         if self.request.member_epoch != JOIN_EPOCH:
             return _streams_group(known, group_id)
         if known is None or (known.kind == "classic" and known.is_empty):
-            # An empty classic group is replaced; its offsets stay.
+            # The streams group replaces an empty classic group, whose offsets stay.
             self.records += [] if known is None else known.tombstones()
             return StreamsGroup(group_id)
         group = _streams_group(known, group_id)
@@ -178,7 +178,7 @@ class _Step:
         return member
 
     def _missed_one_answer(self, member: StreamsMember) -> bool:
-        """Whether the member missed only the answer with the new epoch."""
+        """Whether the member has missed only the response with the new epoch."""
         return (
             self.request.member_epoch == member.previous_member_epoch
             and self.owned is not None
@@ -221,7 +221,7 @@ class _Step:
     # ---- the group ----
 
     def _topology(self) -> Topology:
-        """The group's topology, which is the first one that a member sends."""
+        """The group's topology: the first one that a member sends."""
         present, told = self.group.topology, self.request.topology
         if told is None:
             if present is None:
@@ -241,7 +241,7 @@ class _Step:
         return present
 
     def _configured(self, topology: Topology) -> ConfiguredTopology:
-        """The topology matched with the topics; matched again when these have changed."""
+        """The topology matched with the topics. It is matched again when these have changed."""
         image, configured = self.ctx.topics, self.soft.configured
         is_new = self.group.topology is None
         self.metadata_hash = self.group.metadata_hash
@@ -294,7 +294,9 @@ class _Step:
         epoch: int,
         configs: dict[str, str],
     ) -> Work[TargetAssignment]:
-        """The target assignment, computed again if the epoch requires it and it is due."""
+        """The target assignment. It is computed again if the epoch requires that and the interval
+        is over.
+        """
         group, ctx = self.group, self.ctx
         if group.is_empty and not self.soft.delay_pending:
             delay_ms = ctx.configs["streams.initial.rebalance.delay.ms"]
@@ -332,8 +334,8 @@ class _Step:
             heartbeat_interval_ms=self.ctx.configs["streams.heartbeat.interval.ms"],
         )
         changed = request.member_epoch == JOIN_EPOCH or before.assigned != member.assigned
-        # A member that reports other tasks has missed the last answer. Kafka 4.3.1 does not repeat
-        # it, so the member waits for the next rebalance.
+        # A member that reports other tasks has missed the last response. Kafka 4.3.1 does not
+        # repeat the tasks, so there the member waits until the next rebalance.
         if changed or (self.owned is not None and not member.assigned.equals(self.owned)):
             response.active_tasks = _task_ids(member.assigned.active)
             response.standby_tasks = _task_ids(member.assigned.standby)
@@ -380,7 +382,7 @@ def _streams_group(known: Group | None, group_id: str) -> StreamsGroup:
 
 
 def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks that the member reports to have; None if it reports none."""
+    """The tasks that the member reports. None if it reports none."""
     active, standby = request.active_tasks, request.standby_tasks
     if active is None or standby is None or request.warmup_tasks is None:
         return None

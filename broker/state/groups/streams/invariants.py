@@ -12,9 +12,9 @@ __all__ = ["check"]
 
 
 def check(group: StreamsGroup) -> None:
-    """Assignment epoch of an active task <= member epoch <= target assignment epoch <= group epoch;
-    an active task has one owner, and a process one copy of a task; the indexes agree with the
-    members. AssertionError.
+    """Check that assignment epoch of an active task <= member epoch <= target assignment epoch <=
+    group epoch, that an active task has one owner and a process one copy of a task, and that the
+    indexes agree with the members. Raises AssertionError.
     """
     assert group.assignment_epoch <= group.group_epoch, (group.group_id, group.assignment_epoch)
     active: dict[TaskId, str] = {}

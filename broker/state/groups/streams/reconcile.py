@@ -1,8 +1,8 @@
-"""Moves a member of a streams group from its tasks to its target: it first gives up tasks, then its
-epoch increases, then it gets the free tasks. One member, one step; no records.
+"""Moves a member of a streams group from its tasks to its target. It first gives up tasks, then its
+epoch increases, then it gets the free tasks. This file computes one step of one member.
 
-An active task is free when no process has it, and the member's own process has no other copy of it;
-a copy is free when the member's process has none. While a member has an active task, the epoch in
+An active task is free when no process has it, and the member's own process has no other copy of it.
+A copy is free when the member's process has none. While a member has an active task, the epoch in
 which it got the task is stored with it (KAFKA-19779).
 """
 
@@ -25,7 +25,7 @@ class _Difference(NamedTuple):
     to_revoke: AssignedTasks
     to_assign: AssignedTasks
     unreleased: bool
-    """Some tasks of its target are not free yet."""
+    """Whether some tasks of its target are not free yet."""
 
 
 def reconcile_member(
@@ -37,7 +37,7 @@ def reconcile_member(
 ) -> StreamsMember:
     """The member after the next step, or unchanged if no step is possible.
 
-    ``owned`` are the tasks that it reports to have; None if it reports none. StreamsError for a
+    ``owned`` are the tasks that it reports; None if it reports none. Raises StreamsError for a
     member in a state of a newer coordinator.
     """
     if member.is_reconciled_to(target_epoch):

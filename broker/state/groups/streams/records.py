@@ -1,4 +1,4 @@
-"""The records of streams groups: creating them, and replaying them. It makes no decisions."""
+"""Creates and replays the records of streams groups. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def replay(
     if not isinstance(group, StreamsGroup):
         if value is None:
             return
-        # It replaces an empty group of another kind, or one with only offsets.
+        # The streams group replaces an empty group of another kind, or one with only offsets.
         group = StreamsGroup(group_id)
         shard.groups[group_id] = group
     if value is None and isinstance(key, StreamsGroupMetadataKey):

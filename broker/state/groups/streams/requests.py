@@ -1,5 +1,5 @@
-"""Checks of StreamsGroupHeartbeat requests that do not depend on the group: contradictions, and
-features that Kafka 4.3 does not support yet.
+"""Checks of StreamsGroupHeartbeat requests that do not depend on the group: for contradictions, and
+for features that Kafka 4.3 does not support yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_TIMEOUT = -1
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """StreamsError for a request that is invalid for any group."""
+    """Raise StreamsError for a request that is invalid for any group."""
     if request.topology is not None:
         _check_topic_names(request.topology)
     _check_unsupported(request)

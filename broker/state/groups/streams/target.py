@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: its inputs, when it is computed, and its records."""
+"""The target assignment of a streams group: its input, when it is computed, and its records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TargetAssignment(NamedTuple):
 
 
 def assignment_configs(ctx: GroupContext) -> dict[str, str]:
-    """The settings of the assignor, as stored with the group's epoch."""
+    """The settings of the assignor, which are stored with the group's epoch."""
     return {STANDBY_REPLICAS: str(ctx.configs["streams.num.standby.replicas"])}
 
 
@@ -59,7 +59,7 @@ def compute_target(
     configs: Mapping[str, str],
     now_ms: int,
 ) -> Work[TargetAssignment]:
-    """The target assignment for a group epoch; it is empty while the topics are not ready."""
+    """The target assignment for a group epoch. It is empty while the topics are not ready."""
     if configured.is_ready:
         specs = {
             member_id: MemberSpec(member.process_id, group.targets.get(member_id, NO_TASKS))
@@ -79,8 +79,8 @@ def compute_target(
 
 
 def configured_topology(topology: Topology, image: MetadataImage) -> ConfiguredTopology:
-    """The topology matched with the topics of the image; StreamsError for one that can
-    never work.
+    """The topology matched with the topics of the image. Raises StreamsError if it can never
+    work.
     """
     sizes = {
         name: len(image.topics[name].partitions)
@@ -91,7 +91,7 @@ def configured_topology(topology: Topology, image: MetadataImage) -> ConfiguredT
 
 
 def metadata_hash(topology: Topology, image: MetadataImage) -> int:
-    """A hash that changes when one of the topology's topics is created, deleted or expanded; 0
+    """A hash that changes when one of the topology's topics is created, deleted or expanded. 0
     while none exists.
     """
     found = [image.topics[name] for name in sorted(topology.required_topics & image.topics.keys())]

@@ -57,7 +57,7 @@ class AssignedTasks(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     def intersects(self, owned: Tasks) -> bool:
-        """Whether any of these is among the owned ones, in the same role."""
+        """Whether a task of these is also in ``owned``, in the same role."""
         return not (
             owned.active.isdisjoint(self.active)
             and owned.standby.isdisjoint(self.standby)
@@ -65,7 +65,7 @@ class AssignedTasks(NamedTuple):
         )
 
     def contains(self, owned: Tasks) -> bool:
-        """Whether these include all owned ones, in the same role."""
+        """Whether these include all tasks of ``owned``, in the same roles."""
         return (
             owned.active <= self.active.keys()
             and owned.standby <= self.standby
@@ -73,7 +73,7 @@ class AssignedTasks(NamedTuple):
         )
 
     def equals(self, owned: Tasks) -> bool:
-        """Whether these are exactly the owned ones, in the same roles."""
+        """Whether these are exactly the tasks of ``owned``, in the same roles."""
         same_copies = owned.standby == self.standby and owned.warmup == self.warmup
         return same_copies and owned.active == self.active.keys()
 
@@ -129,7 +129,9 @@ def with_epochs(entries: Iterable[EpochsEntry], default_epoch: int) -> dict[Task
 def by_subtopology(
     tasks: Iterable[TaskId], make: type[T], epochs: Mapping[TaskId, int] | None = None
 ) -> list[T]:
-    """A message's list of tasks: one entry per subtopology, made by ``make``, all sorted."""
+    """A message's list of tasks: one entry per subtopology, which ``make`` creates. Everything is
+    sorted.
+    """
     grouped: dict[str, list[int]] = {}
     for task in sorted(tasks):
         grouped.setdefault(task.subtopology_id, []).append(task.partition)

@@ -1,5 +1,5 @@
-"""Departures from a streams group, and its timers: leaving, sessions, members that do not give up
-their tasks, the initial rebalance delay, and restarting timers after replay.
+"""Members that leave a streams group, and its timers: sessions, members that do not give up their
+tasks, the initial rebalance delay, and timers after replay.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def cancel_rebalance_timer(group_id: str, member_id: str) -> TimerChange:
 
 
 def delay_timer(group_id: str, delay_ms: int) -> TimerChange:
-    """The timer of a new group, whose first assignment waits for more members."""
+    """The timer of a new group. Its first assignment waits for more members."""
     return TimerChange(("streams-delay", group_id), delay_ms, StreamsDelayExpired(group_id))
 
 
 def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> Result:
-    """Remove a member that leaves; it may request a shutdown of the application. StreamsError if it
-    is not a member.
+    """Remove a member that leaves. It may request a shutdown of the application. Raises
+    StreamsError if it is not a member.
     """
     if not isinstance(group, StreamsGroup):
         raise StreamsError(
@@ -94,7 +94,7 @@ def leave_group(group: Group | None, request: StreamsGroupHeartbeatRequest) -> R
 
 
 def _fence(group: StreamsGroup, member_id: str, response: Message | None = None) -> Result:
-    """Remove a member; the next heartbeat of another member reassigns its tasks."""
+    """Remove a member. The next heartbeat of another member reassigns its tasks."""
     group_id = group.group_id
     records: list[GroupRecord] = member_tombstones(group_id, [member_id])
     records.append(
@@ -163,5 +163,5 @@ def resume(shard: ShardState, group: StreamsGroup, ctx: GroupContext) -> Result:
 
 
 def parked_answers(group: StreamsGroup) -> list[tuple[object, Message]]:
-    """None: every heartbeat is answered at once."""
+    """Empty: every heartbeat is answered at once."""
     return []

@@ -1,5 +1,6 @@
-"""Matches a streams group's topology with the existing topics: how many tasks each subtopology has,
-how many partitions the internal topics need, which of them are missing, and what is wrong.
+"""Matches a streams group's topology with the existing topics. It finds how many tasks each
+subtopology has, how many partitions the internal topics need, which of them are missing, and
+problems.
 
 It creates nothing: the broker creates the topics in `ConfiguredTopology.missing_topics`.
 """
@@ -76,7 +77,7 @@ class ConfiguredTopology(NamedTuple):
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, sorted; None if the topics contradict the topology."""
+    """Sorted by id. None if the topics contradict the topology."""
     missing_topics: Mapping[str, InternalTopic]
     problem: Status | None
 
@@ -87,7 +88,7 @@ class ConfiguredTopology(NamedTuple):
 
 
 class TopicFitError(Exception):
-    """The topics do not match the topology: members get a status with every heartbeat."""
+    """The topics do not match the topology. Members get a status with every heartbeat."""
 
     def __init__(self, status_code: int, detail: str) -> None:
         super().__init__(detail)
@@ -95,8 +96,8 @@ class TopicFitError(Exception):
 
 
 def configure_topology(topology: Topology, existing: Mapping[str, int]) -> ConfiguredTopology:
-    """Match a topology with the partition counts of the existing topics; StreamsError for one that
-    can never work.
+    """Match a topology with the partition counts of the existing topics. Raises StreamsError if the
+    topology can never work.
     """
     try:
         _check_sources(topology, existing)

@@ -28,7 +28,7 @@ __all__ = ["StreamsError", "Topology", "described_topology", "topology_value"]
 
 
 class StreamsError(Exception):
-    """A refusal by a streams group: Kafka's error code, and a message for the client."""
+    """A refusal by a streams group: Kafka's error code and a message for the client."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         super().__init__(message or "")
@@ -37,20 +37,20 @@ class StreamsError(Exception):
 
 
 class Topology:
-    """A topology with indexes. Two are equal if their epochs and subtopologies are, in any
+    """A topology with indexes. Two are equal if they have equal epochs and subtopologies, in any
     order.
     """
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
-        """StreamsError for a contradictory topology."""
+        """Raises StreamsError if the topology contradicts itself."""
         self.epoch = value.epoch
         self.value = value
         self.subtopologies = {item.subtopology_id: item for item in value.subtopologies}
         if value.epoch < 0 or len(self.subtopologies) != len(value.subtopologies):
             raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.source_topics: dict[str, str] = {}
-        """Topic to the subtopology that reads it. A commit for a partition belongs to that
-        subtopology.
+        """Topic to the subtopology that reads it, to which a commit for a partition of the topic
+        belongs.
         """
         for item in value.subtopologies:
             for name in source_topics(item):
@@ -114,7 +114,9 @@ def _topic_infos(told: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[
 
 
 def described_topology(topology: Topology) -> StreamsGroupDescribeResponseTopology:
-    """The topology for StreamsGroupDescribe before configuration: as it was sent, sorted."""
+    """The topology for StreamsGroupDescribe before it is matched with topics: as it was sent, but
+    sorted.
+    """
     return StreamsGroupDescribeResponseTopology(
         epoch=topology.epoch,
         subtopologies=[
