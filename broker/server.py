@@ -343,7 +343,7 @@ class Server:
     def _encoding(self, later: Later, response: Message) -> Encoding:
         """The encoding of a late answer, and its throttle time in it."""
         if self.broker.throttles is not None:
-            self.broker.throttles.tell(later.connection, response, is_late=True)
+            self.broker.throttles.set_throttle_time(later.connection, response, is_late=True)
         return Encoding(response.plan_for(later.version), response)
 
     async def _encoded(self, later: Later, response: Message, encoding: Encoding) -> Encoding:

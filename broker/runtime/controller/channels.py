@@ -296,7 +296,7 @@ class Decider(Protocol):
     def logs_ended(
         self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
-        """A broker has answered where logs end."""
+        """Called when a broker has reported where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         """A broker has deleted replicas."""
@@ -351,7 +351,7 @@ class Channels:
     def note_ends(
         self, broker: BrokerImage, topics: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
-        """Note where logs end, if the broker says it."""
+        """Note the log end offsets in the broker's response, if there are any."""
         rows = (row for topic in response.topics for row in topic.partition_errors)
         if any(row.log_end_offset >= 0 for row in rows):
             self._when_ended(broker, topics, response)

@@ -365,7 +365,7 @@ class Decisions(ABC):
     def logs_ended(
         self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
-        """A broker has answered where logs end."""
+        """Called when a broker has reported where logs end."""
 
     def replicas_deleted(self, node: int, deleted: list[tuple[TopicId, int]]) -> None:
         """Called when a broker has deleted replicas."""

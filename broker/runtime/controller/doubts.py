@@ -34,11 +34,11 @@ class ControllerDoubts:
         """Doubted partition to broker id to the broker's epoch and the end of its log."""
 
     def hear(self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any) -> None:
-        """A broker has answered where logs end."""
+        """Apply a broker's report of where logs end."""
         self._controller.spawn(self._controller.in_the_end, self._take, broker, asked, response)
 
     async def forget(self) -> None:
-        """Forget the ends of logs of deleted partitions, and of those that have a leader."""
+        """Drop the reports about partitions that are deleted or have a leader."""
         slices = Slices()
         for place in list(self._ends):
             partition = self._controller.state.partition(*place)

@@ -31,7 +31,7 @@ LOGGER = logging.getLogger(__name__)
 RELOAD_SECONDS = 1.0
 """The pause after a failed write before the log is replayed."""
 LOAD_AGAIN_SECONDS = 30.0
-"""The pause after a load that the disk has failed, and the longest one between other loads."""
+"""The pause after a load that failed because of the disk, and the longest pause after others."""
 LOAD_WAIT_SECONDS = 1.0
 """How long FindCoordinator may wait for a partition to load."""
 
@@ -44,14 +44,14 @@ class LoadFailures:
         self._latest = ""
 
     def note(self, problem: Exception) -> bool:
-        """Count a failed load; returns whether its problem is another than that of the last one."""
+        """Count a failed load. Returns whether its error differs from that of the last one."""
         self.count += 1
         latest, self._latest = self._latest, f"{type(problem).__name__}: {problem}"
         return latest != self._latest
 
     @property
     def pause_s(self) -> float:
-        """The pause before the next load: twice as long each time."""
+        """The pause before the next load, which doubles each time."""
         return float(min(RELOAD_SECONDS * 2 ** min(self.count - 1, 10), LOAD_AGAIN_SECONDS))
 
 
@@ -70,8 +70,8 @@ class CoordinatorPartition:
         self.failures = LoadFailures()
         """Its failed loads, also those of objects that this one replaces."""
         self.replace_later: Callable[[float], object] = lambda pause_s: self.close()
-        """Replaces this object after so many seconds, because its log could not be read or its
-        state is ahead of it.
+        """Called with seconds, to replace this object after them, because its log could not be
+        read or its state is ahead of the log.
         """
 
     @property
@@ -89,9 +89,9 @@ class CoordinatorPartition:
             self.replace_later(RELOAD_SECONDS)
 
     async def load(self, reading: asyncio.Lock) -> None:
-        """Replay the log; a bad record makes the partition unavailable. After an error of the disk,
-        or an append that failed meanwhile, it is loaded again later. An error that stays the same
-        is logged once.
+        """Replay the log. A bad record makes the partition unavailable. After an error of the disk,
+        or if an append failed meanwhile, it is loaded again later. An error that stays the same is
+        logged once.
 
         Records of the former leader are applied, too. They are committed once the followers have
         them.

@@ -206,7 +206,7 @@ class GroupPartition(CoordinatorPartition):
         return await answer if isinstance(answer, Awaitable) else answer
 
     def _answer(self, request: Message, asked: Asker) -> Work[Message | Awaitable[Message]]:
-        self.check()  # it may have waited
+        self.check()  # it may have waited for earlier steps
         parked = LateAnswer()
         group_id, new_id = group_id_of(request), ""
         if not getattr(request, "member_id", None):
@@ -324,8 +324,8 @@ class GroupPartition(CoordinatorPartition):
         yield from self.shard.take_over(result, base_offset)
         self._count_rebalances(result.records)
         if result.completions:
-            told = self.writer.to_be_committed(self.place)
-            if told is None:
+            durable = self.writer.to_be_committed(self.place)
+            if durable is None:
                 self._answer_soon(result.completions)
             else:
                 self._answer_when(durable, result.completions)
@@ -407,7 +407,7 @@ class GroupPartition(CoordinatorPartition):
             self._coordinator.loop.call_soon(self._answer_some, completions)
 
     def _answer_some(self, completions: Sequence[Completion], first: int = 0) -> None:
-        """Send some answers: those of a large group are spread over turns of the loop."""
+        """Send some responses. Those of a large group are spread over several turns of the loop."""
         end = min(first + ANSWERS_PER_TURN, len(completions))
         for place in range(first, end):
             token, answer = completions[place]
