@@ -95,8 +95,8 @@ async def _raise_epochs(
             else:
                 least[place] = epoch
             rows.append(PartitionResult(partition_id=index, error_code=code, error_message=None))
-        told = ReplicaElectionResult(topic=topic.topic, partition_result=rows)
-        response.replica_election_results.append(told)
+        result = ReplicaElectionResult(topic=topic.topic, partition_result=rows)
+        response.replica_election_results.append(result)
     if controller is not None:
         await controller.moves.raise_leader_epochs(least)
         return response
@@ -186,16 +186,16 @@ async def _reassign_in_cluster(
         asked, allow_factor_change=request.allow_replication_factor_change
     )
     for topic in request.topics:
-        told = ReassignableTopicResponse(name=topic.name)
+        result = ReassignableTopicResponse(name=topic.name)
         for row in topic.partitions:
             refusal = answers[TopicPartition(topic.name, row.partition_index)]
             code, message = refusal or (ErrorCode.NONE, None)
-            told.partitions.append(
+            result.partitions.append(
                 ReassignablePartitionResponse(
                     partition_index=row.partition_index, error_code=code, error_message=message
                 )
             )
-        response.responses.append(told)
+        response.responses.append(result)
     return response
 
 
@@ -253,8 +253,8 @@ async def _list_in_cluster(
     topics: dict[str, OngoingTopicReassignment] = {}
     for ongoing in await controller.list_reassignments(asked):
         name, index = ongoing.partition
-        told = topics.setdefault(name, OngoingTopicReassignment(name=name))
-        told.partitions.append(
+        result = topics.setdefault(name, OngoingTopicReassignment(name=name))
+        result.partitions.append(
             OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=list(ongoing.replicas),

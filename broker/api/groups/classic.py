@@ -284,11 +284,11 @@ async def _deleted(
     response = DeleteGroupsResponse()
     for group_id, answer in answers.items():
         try:
-            told = await answer if isinstance(answer, Awaitable) else answer
+            result = await answer if isinstance(answer, Awaitable) else answer
         except KafkaError as error:
-            told = error
-        if isinstance(told, KafkaError):
-            response.results.append(DeletableGroupResult(group_id=group_id, error_code=told.code))
+            result = error
+        if isinstance(result, KafkaError):
+            response.results.append(DeletableGroupResult(group_id=group_id, error_code=result.code))
         else:
-            response.results += cast(DeleteGroupsResponse, told).results
+            response.results += cast(DeleteGroupsResponse, result).results
     return response

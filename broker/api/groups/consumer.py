@@ -98,10 +98,10 @@ async def _heard_later(
     ctx: RequestContext,
 ) -> ConsumerGroupHeartbeatResponse:
     try:
-        told = await answer if isinstance(answer, Awaitable) else answer
+        response = await answer if isinstance(answer, Awaitable) else answer
         if broker.authorizer is not None:
             await _note_regex(broker.groups(), request, ctx)
-        return cast(ConsumerGroupHeartbeatResponse, told)
+        return cast(ConsumerGroupHeartbeatResponse, response)
     except KafkaError as error:
         return _failed(error)
 

@@ -67,11 +67,11 @@ async def _heard_later(
     broker: ShareParts, answer: Awaitable[Message], group_id: str
 ) -> ShareGroupHeartbeatResponse:
     try:
-        told = cast(ShareGroupHeartbeatResponse, await answer)
+        response = cast(ShareGroupHeartbeatResponse, await answer)
     except KafkaError as error:
         return _failed(error)
     broker.share_states().initialize_soon(group_id)
-    return told
+    return response
 
 
 def _failed(error: KafkaError) -> ShareGroupHeartbeatResponse:

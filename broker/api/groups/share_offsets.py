@@ -178,8 +178,10 @@ async def handle_alter_share_group_offsets(
     seen = permitted(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, names)
     allowed = [topic for topic in request.topics if topic.topic_name in seen]
     try:
-        told = await broker.groups().handle(request.group_id, request.replaced(topics=allowed), ctx)
-        answer = cast(AlterShareGroupOffsetsResponse, told)
+        response = await broker.groups().handle(
+            request.group_id, request.replaced(topics=allowed), ctx
+        )
+        answer = cast(AlterShareGroupOffsetsResponse, response)
         if answer.error_code != ErrorCode.NONE:
             return answer
         await _initialize(broker, request, answer)
@@ -249,8 +251,10 @@ async def handle_delete_share_group_offsets(
     seen = permitted(broker, ctx, AclOperation.READ, AclResourceType.TOPIC, names)
     allowed = [topic for topic in request.topics if topic.topic_name in seen]
     try:
-        told = await broker.groups().handle(request.group_id, request.replaced(topics=allowed), ctx)
-        answer = cast(DeleteShareGroupOffsetsResponse, told)
+        response = await broker.groups().handle(
+            request.group_id, request.replaced(topics=allowed), ctx
+        )
+        answer = cast(DeleteShareGroupOffsetsResponse, response)
         if answer.error_code != ErrorCode.NONE:
             return answer
         counts = {}

@@ -103,8 +103,8 @@ async def _make_internal_topics(broker: StreamsParts, group_id: str, ctx: Reques
     maker.create(missing, 2 * interval_ms / 1000)
     if not errors:
         return ""
-    told = _some([f"{name} ({why.rstrip('.')})" for name, why in errors.items()])
-    return f"; could not create {told}."
+    failed = _some([f"{name} ({why.rstrip('.')})" for name, why in errors.items()])
+    return f"; could not create {failed}."
 
 
 def _some(words: list[str]) -> str:

@@ -313,7 +313,7 @@ class _Copy:
         if not result.copied:
             return
         try:
-            told = self._broker.partition_writer().to_be_committed(self._place)
+            future = self._broker.partition_writer().to_be_committed(self._place)
         except KafkaError:
             result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return
@@ -321,11 +321,11 @@ class _Copy:
         if partition is None or partition.leader_epoch != self._epoch:
             result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it may be truncated
             return
-        if told is None:
+        if future is None:
             return
         left = max(self._deadline - self._loop.time(), 0)
-        await asyncio.wait({told}, timeout=left)
-        code = told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT
+        await asyncio.wait({future}, timeout=left)
+        code = future.result() if future.done() else ErrorCode.REQUEST_TIMED_OUT
         if code != ErrorCode.NONE:
             result.error_code = code
 

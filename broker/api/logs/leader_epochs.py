@@ -73,8 +73,8 @@ def handle_offset_for_leader_epoch(
     )
     reading = [
         _cut_to_visible(broker, topic.topic, row)
-        for topic, told in zip(request.topics, response.topics, strict=True)
-        for asked, row in zip(topic.partitions, told.partitions, strict=True)
+        for topic, answered in zip(request.topics, response.topics, strict=True)
+        for asked, row in zip(topic.partitions, answered.partitions, strict=True)
         if asked.visible_only and row.error_code == ErrorCode.NONE
     ]
     return _when_read(reading, response) if reading else response

@@ -52,11 +52,11 @@ async def handle_share_acknowledge(
     if isinstance(session, int):
         return ShareAcknowledgeResponse(error_code=session)
     limits = manager.limits(session.group_id)
-    ranges, told = _ranges(broker, request, ctx, limits.renews and request.is_renew_ack)
-    told |= await manager.acknowledge(session, ranges)
+    ranges, codes = _ranges(broker, request, ctx, limits.renews and request.is_renew_ack)
+    codes |= await manager.acknowledge(session, ranges)
     if epoch == FINAL_EPOCH:
         manager.end_session(session.group_id, session.member_id)
-    response = _answer(broker, ctx, told)
+    response = _answer(broker, ctx, codes)
     response.acquisition_lock_timeout_ms = limits.lock_ms
     return response
 
@@ -85,12 +85,12 @@ def _ranges(
 
 
 def _answer(
-    broker: ShareLeaderParts, ctx: RequestContext, told: Mapping[TopicIdPartition, int]
+    broker: ShareLeaderParts, ctx: RequestContext, codes: Mapping[TopicIdPartition, int]
 ) -> ShareAcknowledgeResponse:
     response = ShareAcknowledgeResponse()
     topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
     leaders: set[int] = set()
-    for place, code in told.items():
+    for place, code in codes.items():
         topic = topics.get(place.topic_id)
         if topic is None:
             topic = topics[place.topic_id] = ShareAcknowledgeTopicResponse(topic_id=place.topic_id)

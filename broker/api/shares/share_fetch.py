@@ -75,17 +75,17 @@ async def handle_share_fetch(
     }
     limits = manager.limits(session.group_id)
     rights: dict[UUID, bool] = {}
-    ranges, told = _ranges(broker, ctx, asked, limits.renews and request.is_renew_ack, rights)
+    ranges, codes = _ranges(broker, ctx, asked, limits.renews and request.is_renew_ack, rights)
     keeping = manager.acknowledge(session, ranges)
     if epoch != FINAL_EPOCH:
         session.update(asked, _forgotten(request))
-    told |= await keeping
+    codes |= await keeping
     fetched: Mapping[TopicIdPartition, Fetched] = {}
     if epoch == FINAL_EPOCH:
         manager.end_session(session.group_id, session.member_id)
     elif not request.is_renew_ack:
         fetched = await _fetch(broker, request, ctx, session, rights)
-    response = _answer(broker, ctx, fetched, told)
+    response = _answer(broker, ctx, fetched, codes)
     response.acquisition_lock_timeout_ms = limits.lock_ms
     if broker.throttles is not None and ctx.connection is not None:
         size = _size(response, ctx.api_version)
@@ -194,16 +194,16 @@ def _answer(
     broker: ShareLeaderParts,
     ctx: RequestContext,
     fetched: Mapping[TopicIdPartition, Fetched],
-    told: Mapping[TopicIdPartition, int],
+    codes: Mapping[TopicIdPartition, int],
 ) -> ShareFetchResponse:
     response = ShareFetchResponse()
     topics: dict[UUID, ShareFetchableTopicResponse] = {}
     leaders: set[int] = set()
-    for place in dict.fromkeys([*fetched, *told]):
+    for place in dict.fromkeys([*fetched, *codes]):
         topic = topics.get(place.topic_id)
         if topic is None:
             topic = topics[place.topic_id] = ShareFetchableTopicResponse(topic_id=place.topic_id)
-        row = _row(place, fetched.get(place), told.get(place, ErrorCode.NONE))
+        row = _row(place, fetched.get(place), codes.get(place, ErrorCode.NONE))
         if ErrorCode.NOT_LEADER_OR_FOLLOWER in (row.error_code, row.acknowledge_error_code):
             leader, leader_epoch = leader_of(broker, place)
             row.current_leader = ShareFetchResponseLeaderIdAndEpoch(
@@ -225,12 +225,12 @@ def _answer(
 
 
 def _row(
-    place: TopicIdPartition, fetched: Fetched | None, told: int
+    place: TopicIdPartition, fetched: Fetched | None, acknowledge_code: int
 ) -> ShareFetchResponsePartitionData:
     row = ShareFetchResponsePartitionData(
         partition_index=place.partition,
-        acknowledge_error_code=told,
-        acknowledge_error_message=acknowledge_message(told),
+        acknowledge_error_code=acknowledge_code,
+        acknowledge_error_message=acknowledge_message(acknowledge_code),
         records=b"",
     )
     if fetched is not None:

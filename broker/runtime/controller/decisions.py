@@ -306,10 +306,10 @@ class Decisions(ABC):
                 self.channels.send_stop(
                     ids[change.topic], change.partition, change.dropped, delete=True
                 )
-        told = [(change.topic, change.partition) for change in changes if change.told]
+        notified = [(change.topic, change.partition) for change in changes if change.told]
         silent = [(change.topic, change.partition) for change in changes if not change.told]
-        if told:
-            self.channels.send_partitions(told)
+        if notified:
+            self.channels.send_partitions(notified)
         if silent:
             self.channels.send_partitions(silent, replicas=False)
 

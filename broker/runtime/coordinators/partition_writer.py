@@ -164,14 +164,14 @@ class PartitionWriter:
         unsynced = durable and log.core.durable_offset < end
         if not lags and not unsynced:
             return None
-        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         missing = lags + unsynced
 
         def tell(error_code: int) -> None:
             nonlocal missing
             missing -= 1
-            if not told.done() and (error_code != ErrorCode.NONE or not missing):
-                told.set_result(error_code)
+            if not future.done() and (error_code != ErrorCode.NONE or not missing):
+                future.set_result(error_code)
 
         if lags:
             partition.when_committed(end, tell)
@@ -180,16 +180,16 @@ class PartitionWriter:
                 [(log, end)],
                 lambda done: tell(ErrorCode.NONE if done else ErrorCode.KAFKA_STORAGE_ERROR),
             )
-        return told
+        return future
 
     def _when_written(self, place: TopicPartition) -> asyncio.Future[int]:
         """The result of `to_be_committed`, once threads have appended everything that is queued
         now.
         """
-        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def written(error_code: int) -> None:
-            if told.done():
+            if future.done():
                 return
             partition, later = self.partition(place), None
             if error_code == ErrorCode.NONE and partition is None:
@@ -197,30 +197,30 @@ class PartitionWriter:
             elif error_code == ErrorCode.NONE and partition is not None:
                 later = self._when_committed(partition)
             if later is None:
-                told.set_result(error_code)
+                future.set_result(error_code)
             else:
                 later.add_done_callback(committed)
 
         def committed(later: asyncio.Future[int]) -> None:
-            if not told.done():
-                told.set_result(later.result())
+            if not future.done():
+                future.set_result(later.result())
 
         self._unwritten[place][-1].append(written)
-        return told
+        return future
 
     async def committed(self, place: TopicPartition, timeout_s: float | None = None) -> None:
         """Wait until the in-sync replicas have everything that is in the log now. Raises KafkaError
         if that fails.
         """
-        told = self.to_be_committed(place)
-        if told is not None:
-            await settle(told, timeout_s)
+        future = self.to_be_committed(place)
+        if future is not None:
+            await settle(future, timeout_s)
 
 
-async def settle(told: asyncio.Future[int], timeout_s: float | None = None) -> None:
+async def settle(future: asyncio.Future[int], timeout_s: float | None = None) -> None:
     """Wait for the future of `to_be_committed`. Raises KafkaError with a coordinator's error."""
-    await asyncio.wait({told}, timeout=timeout_s)
-    problem = refusal_of(told.result() if told.done() else ErrorCode.REQUEST_TIMED_OUT)
+    await asyncio.wait({future}, timeout=timeout_s)
+    problem = refusal_of(future.result() if future.done() else ErrorCode.REQUEST_TIMED_OUT)
     if problem is not None:
         raise problem
 

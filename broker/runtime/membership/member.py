@@ -206,7 +206,7 @@ class ClusterMember:
     async def _register(self, *, patience_s: float | None = None) -> None:
         """Register, once an earlier session of this broker has ended (None: wait without limit)."""
         loop = self._node.loop
-        told, begin = False, loop.time()
+        reported, begin = False, loop.time()
         while True:
             try:
                 epoch = await self._in_store(self._claim_id)
@@ -225,8 +225,8 @@ class ClusterMember:
                     f"broker {self.node_id} is already registered by a running process: stop it, "
                     "or set another node.id"
                 )
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 self._node.report(
                     f"broker {self.node_id} is still registered by another session: waiting until "
                     f"that session expires, at most {self._session_timeout_ms()} ms if its process "

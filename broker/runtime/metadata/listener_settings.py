@@ -39,8 +39,8 @@ class ListenerSettings:
         own: bool = False,
         asked: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The named settings. ``own`` names are used only with the listener's prefix, else they are
-        None; the same applies to a name with a mechanism's prefix (``plain.sasl.jaas.config``).
+        """The named settings. ``own``: only settings with the listener's prefix; a name without one
+        is None. The same applies to a name with a mechanism's prefix (``plain.sasl.jaas.config``).
         ``asked``: dynamic settings that are checked before they are set.
 
         Raises ConfigError for an invalid dynamic setting.

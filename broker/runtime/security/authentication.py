@@ -246,9 +246,7 @@ class Authentication:
             self._give_up(f"it sends {_named(key, version)} instead of SaslHandshake")
 
     def _tell_versions(self, frame: bytes, version: int) -> None:
-        """Answer ApiVersions once. The client may send it again only if its version was not
-        supported.
-        """
+        """Answer ApiVersions. The client may send it again only after an error."""
         api = APIS[VERSIONS]
         header_version = request_header_version(VERSIONS, version)
         header, offset = RequestHeader.decode_prefix(frame, header_version)

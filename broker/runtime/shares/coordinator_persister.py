@@ -140,16 +140,16 @@ class CoordinatorPersister(Persister):
         this needs no task and no turn of the loop.
         """
         try:
-            told = self._coordinator().begin_write(key, change)
+            future = self._coordinator().begin_write(key, change)
         except KafkaError:  # it is on another broker, or is loading
             return self.write(key, change)
-        return None if told is None else self._settled(told, key, change)
+        return None if future is None else self._settled(future, key, change)
 
     async def _settled(
-        self, told: asyncio.Future[int], key: SharePartitionKey, change: ShareWrite
+        self, future: asyncio.Future[int], key: SharePartitionKey, change: ShareWrite
     ) -> None:
         try:
-            await settle(told, TIMEOUT_S)
+            await settle(future, TIMEOUT_S)
         except KafkaError as error:
             if not _asks_again(error):
                 raise

@@ -174,12 +174,12 @@ class ShareCoordinator(Coordinator[ShareStatePartition]):
         began_ns = perf_counter_ns()
         partition = self._partition(key)
         self._append(partition, key, partition.shard.write(key, change, self.now_ms()))
-        told = partition.writer.to_be_committed(partition.place)
-        if told is None:
+        future = partition.writer.to_be_committed(partition.place)
+        if future is None:
             self._written(began_ns)
         else:
-            told.add_done_callback(lambda _: self._written(began_ns))
-        return told
+            future.add_done_callback(lambda _: self._written(began_ns))
+        return future
 
     def _written(self, began_ns: int) -> None:
         self.write_us.record((perf_counter_ns() - began_ns) // 1000)

@@ -334,13 +334,13 @@ class SharePartitionManager:
     async def _error_codes(
         self, begun: Mapping[TopicIdPartition, int | asyncio.Future[int]]
     ) -> dict[TopicIdPartition, int]:
-        told = {
+        codes = {
             place: code if isinstance(code, int) else await code for place, code in begun.items()
         }
-        failed = {place.topic_id for place, code in told.items() if code}
-        for topic_id in {place.topic_id for place in told}:
+        failed = {place.topic_id for place, code in codes.items() if code}
+        for topic_id in {place.topic_id for place in codes}:
             self.figures.topic_acknowledged(topic_id, failed=topic_id in failed)
-        return told
+        return codes
 
     def _acknowledge_one(
         self,

@@ -263,16 +263,16 @@ class Markers:
         waiting: dict[TopicPartition, asyncio.Future[int]] = {}
         for place in places:
             try:
-                told = self._partitions.to_be_committed(place)
+                waiter = self._partitions.to_be_committed(place)
             except KafkaError:
                 found[place] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             else:
-                if told is not None:
-                    waiting[place] = told
+                if waiter is not None:
+                    waiting[place] = waiter
         if waiting:
             await asyncio.wait(waiting.values(), timeout=COMMIT_SECONDS)
-        for place, told in waiting.items():
-            code = told.result() if told.done() else int(ErrorCode.REQUEST_TIMED_OUT)
+        for place, waiter in waiting.items():
+            code = waiter.result() if waiter.done() else int(ErrorCode.REQUEST_TIMED_OUT)
             # There are too few in-sync replicas now, but all of them have it.
             if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 found[place] = code

@@ -48,12 +48,12 @@ def leaderships(
     if image is None:
         return None
     count = len(image.partitions)
-    told = LeaderAndIsrTopic(
+    entry = LeaderAndIsrTopic(
         topic_name=topic, topic_id=image.topic_id, partition_count=state.count(topic)
     )
     retirement = state.retirement(topic)
     if retirement is not None:
-        told.retired_from = retirement.first
+        entry.retired_from = retirement.first
     for index in indexes:
         if index >= count or node not in image.partitions[index].replicas:
             continue
@@ -68,8 +68,8 @@ def leaderships(
         )
         row.leader_recovery_state = int(partition.recovering)
         _say_state(row, partition)
-        told.partition_states.append(row)
-    return told if told.partition_states else None
+        entry.partition_states.append(row)
+    return entry if entry.partition_states else None
 
 
 def metadata(
@@ -80,12 +80,12 @@ def metadata(
     if image is None:
         return None
     count = len(image.partitions)
-    told = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id, partition_total=count)
+    entry = UpdateMetadataTopic(topic_name=topic, topic_id=image.topic_id, partition_total=count)
     retirement = state.retirement(topic)
     if retirement is not None:
-        told.retired_from, told.retired_epoch = retirement.first, retirement.epoch
-        told.retired_partition_epoch = retirement.partition_epoch
-        told.retirement_holds = retirement.holds
+        entry.retired_from, entry.retired_epoch = retirement.first, retirement.epoch
+        entry.retired_partition_epoch = retirement.partition_epoch
+        entry.retirement_holds = retirement.holds
     for index in indexes:
         if index >= count:
             continue
@@ -99,8 +99,8 @@ def metadata(
             last_known_elr=list(partition.last_known_elr),
         )
         _say_state(row, partition)
-        told.partition_states.append(row)
-    return told if told.partition_states else None
+        entry.partition_states.append(row)
+    return entry if entry.partition_states else None
 
 
 def _say_state(
@@ -116,14 +116,14 @@ def _say_state(
 
 def deleted_topic(topic: TopicId, count: int, controller_epoch: int) -> UpdateMetadataTopic:
     """The message that a topic is deleted."""
-    told = UpdateMetadataTopic(topic_name=topic.name, topic_id=topic.topic_id)
-    told.partition_states = [
+    entry = UpdateMetadataTopic(topic_name=topic.name, topic_id=topic.topic_id)
+    entry.partition_states = [
         UpdateMetadataPartition(
             partition_index=index, controller_epoch=controller_epoch, leader=DELETED
         )
         for index in range(count)
     ]
-    return told
+    return entry
 
 
 def stops(
@@ -134,22 +134,22 @@ def stops(
     """
     found: dict[TopicId, StopReplicaTopic] = {}
     for topic, index, delete in replicas:
-        told = found.get(topic)
-        if told is None:
-            told = StopReplicaTopic(topic_name=topic.name, topic_id=topic.topic_id)
-            found[topic] = told
+        entry = found.get(topic)
+        if entry is None:
+            entry = StopReplicaTopic(topic_name=topic.name, topic_id=topic.topic_id)
+            found[topic] = entry
         epoch, goes = DELETED, delete
         image = state.topics.get(topic.name)
         if image is not None and image.topic_id == topic.topic_id:
             if index >= len(image.partitions):  # it has retired, but the topic exists
-                told.partition_states.append(
+                entry.partition_states.append(
                     StopReplicaPartition(partition_index=index, delete_partition=delete)
                 )
                 continue
             partition = image.partitions[index]
             epoch = partition.leader_epoch
             goes = delete and node not in partition.replicas
-        told.partition_states.append(
+        entry.partition_states.append(
             StopReplicaPartition(partition_index=index, leader_epoch=epoch, delete_partition=goes)
         )
     return list(found.values())

@@ -81,7 +81,7 @@ def alter_offsets(
         topic_id = ZERO_UUID if image is None else image.topic_id
         answer = _altered(topic, topic_id, () if image is None else image.partitions)
         fine = frozenset(
-            told.partition_index for told in answer.partitions if told.error_code == ErrorCode.NONE
+            row.partition_index for row in answer.partitions if row.error_code == ErrorCode.NONE
         )
         if fine:
             before = added[topic_id].partitions if topic_id in added else frozenset()
@@ -102,18 +102,18 @@ def _altered(
     """The response for one topic with these partitions."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for asked in topic.partitions:
-        told = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
+        row = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
         if not 0 <= asked.partition_index < len(partitions):
-            told.error_code = UNKNOWN
-            told.error_message = f"There is no {topic.topic_name}-{asked.partition_index}."
+            row.error_code = UNKNOWN
+            row.error_message = f"There is no {topic.topic_name}-{asked.partition_index}."
         else:
             known = partitions[asked.partition_index].partition_epoch
-            told.error_code = partition_epoch_error(asked.partition_epoch, known)
-            if told.error_code != ErrorCode.NONE:
-                told.error_message = (
+            row.error_code = partition_epoch_error(asked.partition_epoch, known)
+            if row.error_code != ErrorCode.NONE:
+                row.error_message = (
                     f"The offset belongs to another topic called {topic.topic_name}."
                 )
-        answer.partitions.append(told)
+        answer.partitions.append(row)
     return answer
 
 

@@ -187,23 +187,23 @@ class _Step:
 
     def _updated(self, member: StreamsMember) -> StreamsMember:
         """The member with this request's values."""
-        told = self.request
+        request = self.request
         updated = member._replace(
             client_id=self.ctx.client_id,
             client_host=self.ctx.client_host,
-            rack_id=member.rack_id if told.rack_id is None else told.rack_id,
-            process_id=member.process_id if told.process_id is None else told.process_id,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            process_id=member.process_id if request.process_id is None else request.process_id,
         )
-        if told.rebalance_timeout_ms != NO_TIMEOUT:
-            updated = updated._replace(rebalance_timeout_ms=told.rebalance_timeout_ms)
-        if told.topology is not None:
-            updated = updated._replace(topology_epoch=told.topology.epoch)
-        if told.user_endpoint is not None:
-            endpoint = (told.user_endpoint.host, told.user_endpoint.port)
+        if request.rebalance_timeout_ms != NO_TIMEOUT:
+            updated = updated._replace(rebalance_timeout_ms=request.rebalance_timeout_ms)
+        if request.topology is not None:
+            updated = updated._replace(topology_epoch=request.topology.epoch)
+        if request.user_endpoint is not None:
+            endpoint = (request.user_endpoint.host, request.user_endpoint.port)
             updated = updated._replace(user_endpoint=endpoint)
-        if told.client_tags is not None:
-            tags = {tag.key: tag.value for tag in told.client_tags}
-            if len(tags) != len(told.client_tags):
+        if request.client_tags is not None:
+            tags = {tag.key: tag.value for tag in request.client_tags}
+            if len(tags) != len(request.client_tags):
                 raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
             updated = updated._replace(client_tags=tuple(sorted(tags.items())))
         return updated
@@ -222,12 +222,12 @@ class _Step:
 
     def _topology(self) -> Topology:
         """The group's topology: the first one that a member sends."""
-        present, told = self.group.topology, self.request.topology
-        if told is None:
+        present, sent = self.group.topology, self.request.topology
+        if sent is None:
             if present is None:
                 raise StreamsError(ErrorCode.UNKNOWN_SERVER_ERROR)
             return present
-        value = topology_value(told)
+        value = topology_value(sent)
         topology = Topology(value)
         if present is None:
             self.records.append(topology_record(self.group.group_id, value))

@@ -42,9 +42,9 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
         f"MemberEpoch {request.member_epoch} is not valid: the lowest is {LEAVE_STATIC_EPOCH}.",
     )
     roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    told = [role is not None for role in roles]
+    given = [role is not None for role in roles]
     _refuse_if(
-        any(told) and not all(told),
+        any(given) and not all(given),
         "Send ActiveTasks, StandbyTasks and WarmupTasks together, or none of them.",
     )
     _refuse_if(

@@ -73,33 +73,33 @@ def source_topics(subtopology: Subtopology) -> list[str]:
     return [*subtopology.source_topics, *repartition]
 
 
-def topology_value(told: StreamsGroupHeartbeatRequestTopology) -> StreamsGroupTopologyValue:
+def topology_value(sent: StreamsGroupHeartbeatRequestTopology) -> StreamsGroupTopologyValue:
     """The record of the topology that a member sent."""
     return StreamsGroupTopologyValue(
-        epoch=told.epoch, subtopologies=[_subtopology(item) for item in told.subtopologies]
+        epoch=sent.epoch, subtopologies=[_subtopology(item) for item in sent.subtopologies]
     )
 
 
-def _subtopology(told: StreamsGroupHeartbeatRequestSubtopology) -> Subtopology:
+def _subtopology(sent: StreamsGroupHeartbeatRequestSubtopology) -> Subtopology:
     return Subtopology(
-        subtopology_id=told.subtopology_id,
-        source_topics=told.source_topics,
-        source_topic_regex=told.source_topic_regex,
-        state_changelog_topics=_topic_infos(told.state_changelog_topics),
-        repartition_sink_topics=told.repartition_sink_topics,
-        repartition_source_topics=_topic_infos(told.repartition_source_topics),
+        subtopology_id=sent.subtopology_id,
+        source_topics=sent.source_topics,
+        source_topic_regex=sent.source_topic_regex,
+        state_changelog_topics=_topic_infos(sent.state_changelog_topics),
+        repartition_sink_topics=sent.repartition_sink_topics,
+        repartition_source_topics=_topic_infos(sent.repartition_source_topics),
         copartition_groups=[
             CopartitionGroup(
                 source_topics=group.source_topics,
                 source_topic_regex=group.source_topic_regex,
                 repartition_source_topics=group.repartition_source_topics,
             )
-            for group in told.copartition_groups
+            for group in sent.copartition_groups
         ],
     )
 
 
-def _topic_infos(told: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[TopicInfo]:
+def _topic_infos(sent: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=info.name,
@@ -109,7 +109,7 @@ def _topic_infos(told: Iterable[StreamsGroupHeartbeatRequestTopicInfo]) -> list[
                 TopicConfig(key=config.key, value=config.value) for config in info.topic_configs
             ],
         )
-        for info in told
+        for info in sent
     ]
 
 
