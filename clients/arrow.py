@@ -39,8 +39,8 @@ def record_batch(
 
 
 def _repeated(runs: Sequence[tuple[int, int]]) -> Any:
-    """An int32 array that repeats each value so many times. It does not use numpy, which pyarrow
-    does not install.
+    """An int32 array with the value of each run, repeated for its number of rows. It does not use
+    numpy, which pyarrow does not install.
     """
     import pyarrow as pa
 

@@ -13,7 +13,7 @@ _DOUBLINGS = 30  # larger exponents reach any limit
 
 
 def pause_ms(failures: int, first_ms: int, max_ms: int, chance: float) -> float:
-    """The pause after so many consecutive failures (1: the first)."""
+    """The pause after this many consecutive failures (1: the first)."""
     grown = min(first_ms * 2.0 ** min(max(failures, 1) - 1, _DOUBLINGS), max(first_ms, max_ms))
     return grown * (1 - _JITTER + 2 * _JITTER * chance)
 

@@ -57,7 +57,7 @@ __all__ = ["Transactions"]
 # clients.
 PRODUCE_V1, END_V1, COMMIT_V1, ADD_V1 = 11, 4, 4, 3
 # A coordinator that was replaced and does not know it can answer CONCURRENT_TRANSACTIONS, or that
-# it is loading, forever: after so many consecutive errors another broker is asked for the
+# it is loading, forever. After this number of consecutive errors, another broker is asked for the
 # coordinator.
 PATIENCE = 3
 # After these errors the coordinator may be another broker.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Maintenance"]
 
 TICK_SECONDS = 1.0
-# After so many logs the other threads of the process get a turn.
+# After this number of logs, the other threads of the process get a turn.
 LOGS_AT_ONCE = 16
 SYNCS_AT_ONCE = 16
 _UNLIMITED = 2**63 - 1

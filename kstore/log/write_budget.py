@@ -27,8 +27,8 @@ _GROUP_FILES = (
 
 
 def machine_budget(shares: int = 1, root: str = "/") -> int:
-    """The number of bytes that may be unwritten, of each of so many log dirs. ``root``: the parent
-    of /proc and /sys.
+    """The number of bytes that may be unwritten in each log dir, if there are this many. ``root``:
+    the parent of /proc and /sys.
     """
     memory = _available_bytes(root)
     if memory is None:

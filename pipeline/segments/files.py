@@ -147,7 +147,7 @@ class _SegmentReader:
         return memoryview(self._memory)[:size]
 
     def _fill(self, descriptor: int, position: int, size: int) -> int:
-        """Read so many bytes; fewer only at the end of the file."""
+        """Read this number of bytes; fewer only at the end of the file."""
         filled = 0
         while filled < size:
             view = memoryview(self._memory)[filled:size]

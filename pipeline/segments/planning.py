@@ -176,7 +176,9 @@ class LogDirTopics(TopicClient):
         return found
 
     def _cut(self, log: Log, whole: SegmentSlice, most: int) -> Iterator[SegmentSlice]:
-        """Split a slice into pieces of at most so many bytes, at batches that the index knows."""
+        """Split a slice into pieces of at most this number of bytes, at batches that the index
+        knows.
+        """
         left = whole
         if left.end - left.start > most:
             segment = next(s for s in log.segments if os.path.abspath(s.path) == left.path)

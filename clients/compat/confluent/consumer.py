@@ -166,7 +166,7 @@ class Consumer(Client):
         return found[0] if found else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Up to so many messages; fewer after timeout seconds."""
+        """At most num_messages messages; fewer after timeout seconds."""
         self._check()
         if not 0 <= num_messages <= MOST:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")

@@ -53,8 +53,8 @@ class Events:
             self._bell.notify()
 
     def serve(self, timeout: float | None = 0) -> int:
-        """Call the pending callbacks, after waiting up to so many seconds (below 0: forever) for
-        the first; returns their number. An exception propagates to the caller, and the remaining
+        """Call the pending callbacks, after waiting up to timeout seconds (below 0: forever) for
+        the first. Returns their number. An exception propagates to the caller, and the remaining
         calls stay.
         """
         if timeout == 0:  # the usual case between messages

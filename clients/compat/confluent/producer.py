@@ -291,7 +291,7 @@ class Producer(Client):
         return taken
 
     def poll(self, timeout: float = -1) -> int:
-        """Call the pending callbacks, after waiting up to so many seconds for one; returns their
+        """Call the pending callbacks, after waiting up to timeout seconds for one. Returns their
         number.
         """
         self._check()

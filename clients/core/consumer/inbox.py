@@ -112,8 +112,8 @@ class Inbox:
         self._items.append(records)
 
     def fail(self, failure: Failure) -> None:
-        """Add an error to raise. If nobody polls, the same error of a broker comes again and again:
-        it waits once.
+        """Add an error to raise. If the user does not poll, the same error of a broker arrives
+        again and again: it waits once.
         """
         if failure.owner is not None or not self._has(failure.error):
             self._items.append(failure)
@@ -153,7 +153,7 @@ class Inbox:
         return bool(self._items or self._current is not None or self._parked)
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to so many records, from the partitions that arrived first.
+        """At most this number of records, from the partitions that arrived first.
 
         Raises a Failure's error, or CorruptRecordError, if no records are before it.
         """

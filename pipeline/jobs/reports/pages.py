@@ -17,7 +17,7 @@ __all__ = ["Cell", "Size", "grid", "legend", "page", "section", "strips", "table
 LONG_TEXT = 24
 MAX_CELLS = 300
 FEW_CELLS = 60
-"""Strips of up to so many cells have gaps between them."""
+"""Strips with at most this number of cells have gaps between them."""
 _WORST_LAST = ("good", "half", "bad")
 
 

@@ -21,7 +21,7 @@ __all__ = ["DAY", "RAW", "Written", "scanned", "task_ranges", "write_all"]
 
 DAY = "timestamp"
 FEW = 100_000
-"""Tasks have about so many offsets, up to three tasks per core."""
+"""Tasks have about this number of offsets, up to three tasks per core."""
 MAX_ROWS = 2_000_000
 """The number of rows of one file."""
 
