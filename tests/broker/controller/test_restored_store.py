@@ -5,7 +5,10 @@ epochs, leaders and in-sync replicas are older than the logs. No acknowledged re
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,19 +17,29 @@ from kstore.clients import Producer
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 
+if TYPE_CHECKING:
+    from tests.conformance.zookeeper_server import ZooKeeperServer
+
 pytestmark = pytest.mark.slow
 
 NODES = (1, 2, 3)
 UNBALANCED = {"auto.leader.rebalance.enable": "false"}
+SHORT_SESSIONS = {"zookeeper.session.timeout.ms": "3000"}
 
 
 class Story:
     """A cluster with one partition, and what was acknowledged."""
 
-    def __init__(self, folder: Path, overrides: dict[str, str]) -> None:
-        self.cluster = KstoreCluster(folder, overrides=overrides)
+    def __init__(self, folder: Path, overrides: dict[str, str], zookeeper: str | None = None):
+        self.cluster = KstoreCluster(folder, overrides=overrides, zookeeper=zookeeper)
+        self.store = folder / "coordination"
         self.copy = folder / "copy"
         self.acknowledged: list[bytes] = []
+
+    @contextmanager
+    def store_at_rest(self) -> Iterator[None]:
+        """Nobody uses the files of the store; the brokers are stopped."""
+        yield
 
     def begin(self) -> None:
         """Make the topic, write to it, and copy the store."""
@@ -34,7 +47,8 @@ class Story:
         self.cluster.wait_for_isr("t", NODES)
         self.write("before the copy")
         self.cluster.stop(*NODES)
-        shutil.copytree(self.cluster.folder / "coordination", self.copy)
+        with self.store_at_rest():
+            shutil.copytree(self.store, self.copy)
         self.cluster.start(*NODES)
         self.cluster.wait_for_isr("t", NODES)
 
@@ -63,8 +77,9 @@ class Story:
     def restart_with_older_store(self, first: int = NODES[0]) -> None:
         """Stop everything, and start it with the copy of the store, one broker first."""
         self.cluster.stop(*[each for each in NODES if self.cluster.runs(each)])
-        shutil.rmtree(self.cluster.folder / "coordination")
-        shutil.copytree(self.copy, self.cluster.folder / "coordination")
+        with self.store_at_rest():
+            shutil.rmtree(self.store)
+            shutil.copytree(self.copy, self.store)
         self.cluster.start(first)
         self.cluster.start(*[each for each in NODES if each != first])
 
@@ -84,6 +99,22 @@ class Story:
             )
 
 
+class ZooKeeperStory(Story):
+    """The store is a ZooKeeper's data folder: its snapshots and transaction logs."""
+
+    def __init__(self, folder: Path, overrides: dict[str, str], server: ZooKeeperServer) -> None:
+        super().__init__(folder, overrides | SHORT_SESSIONS, f"{server.bootstrap}/kstore")
+        self.server = server
+        self.store = server.log_dir
+
+    @contextmanager
+    def store_at_rest(self) -> Iterator[None]:
+        """Stop the server, and start it again."""
+        self.server.stop()
+        yield
+        self.server.start()
+
+
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     return Story(tmp_path, THREE_REPLICAS | UNBALANCED)
@@ -91,6 +122,19 @@ def story(tmp_path: Path) -> Story:
 
 @pytest.mark.parametrize("moves", [1, 2, 5])
 def test_no_replica_loses_acknowledged_records(story: Story, moves: int) -> None:
+    no_records_are_lost(story, moves)
+
+
+@pytest.mark.java
+def test_no_replica_loses_acknowledged_records_with_zookeeper(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """Its transaction ids, which are broker epochs, also begin again at those of the copy."""
+    no_records_are_lost(ZooKeeperStory(tmp_path, THREE_REPLICAS | UNBALANCED, zookeeper_server), 2)
+
+
+def no_records_are_lost(story: Story, moves: int) -> None:
+    """The leader moves this often after the copy."""
     cluster = story.cluster
     with cluster:
         story.begin()
