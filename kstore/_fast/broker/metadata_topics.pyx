@@ -69,7 +69,7 @@ cdef int put_topic(
     if topic[0] is not None:
         name = PyUnicode_AsUTF8AndSize(topic[0], &size)
     elif version < FIRST_NULL_NAME:
-        raise ValueError(f"a topic has no name, which Metadata of version {version} cannot say")
+        raise ValueError(f"a topic has no name, which Metadata version {version} requires")
     room(out, size + 48)
     put_int16(out, error)
     put_string(out, <const uint8_t*>name, size, flexible)

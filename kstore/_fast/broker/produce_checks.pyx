@@ -201,7 +201,7 @@ cdef bytes fault_words(int fault, int64_t timestamp, const TimeRange* times):
     else:
         text = (
             f"The record's timestamp {timestamp} is outside of {times.least_ms} to "
-            f"{times.most_ms}, which the topic takes (message.timestamp.before.max.ms and "
+            f"{times.most_ms}, the limits of the topic (message.timestamp.before.max.ms and "
             "message.timestamp.after.max.ms)")
     return text.encode()
 

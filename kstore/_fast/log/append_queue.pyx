@@ -251,12 +251,12 @@ cdef class AppendQueue:
             try:
                 job.ended()
             except Exception as problem:
-                self.warn(f"{_name(job)}: what follows an append failed: {problem!r}")
+                self.warn(f"{_name(job)}: the callback of an append failed: {problem!r}")
         for job in done:
             try:
                 job.go_on()
             except Exception as problem:
-                self.warn(f"{_name(job)}: what waited for an append failed: {problem!r}")
+                self.warn(f"{_name(job)}: work after an append failed: {problem!r}")
 
     # -- the threads
 

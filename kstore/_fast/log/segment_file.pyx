@@ -374,7 +374,7 @@ cdef class SegmentFile:
             return self._read(into, size, position)
         data = self.read(size, position)
         if PyBytes_GET_SIZE(data) > size:
-            raise ValueError(f"read() gave {len(data)} bytes where {size} were asked for")
+            raise ValueError(f"read() returned {len(data)} bytes, not at most {size}")
         memcpy(into, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         return PyBytes_GET_SIZE(data)
 

@@ -176,7 +176,7 @@ cdef object read_blob(FieldPlan field, Cursor* c, int kind):
     c.p += length
     if kind == KIND_STRING:
         if length > MAX_STRING:
-            raise ProtocolError(f"{field.where}: a string of {length} bytes; {MAX_STRING} may be")
+            raise ProtocolError(f"{field.where}: a string of {length} bytes, at most {MAX_STRING}")
         # As in Kafka: bytes that are not UTF-8 become the replacement character.
         return PyUnicode_DecodeUTF8(<char*>p, length, "replace")
     if kind == KIND_RECORDS and c.source != NULL:

@@ -178,7 +178,7 @@ cdef class LeaseFile:
         cdef kstore_leases* head = self.head
         cdef int64_t size_bytes = os.fstat(self.fd).st_size
         if memcmp(head.magic, <const char*>MAGIC, 8) != 0:
-            raise LeaseFileError("it does not begin as the state of a queue does")
+            raise LeaseFileError("it does not begin like the state of a queue")
         if head.version != VERSION or head.slot_bytes != sizeof(kstore_slot):
             raise LeaseFileError(f"it has version {head.version}, and this kstore reads version 1")
         if memcmp(head.topic_id, <const char*>topic_id, 16) != 0:
@@ -189,7 +189,7 @@ cdef class LeaseFile:
             and size_bytes >= PAGE_BYTES + head.capacity * <int64_t>sizeof(kstore_slot)
             and 0 <= head.floor <= head.head <= head.floor + head.capacity
         ):
-            raise LeaseFileError("its numbers do not fit each other")
+            raise LeaseFileError("its numbers contradict each other")
         return 0
 
     cdef int begin_boot(self, bytes boot_id) except -1:

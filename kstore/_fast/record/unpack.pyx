@@ -228,7 +228,7 @@ cdef class Lz4Stream(Stream):
             if piece:
                 return piece
         if self.frame.unused_data or self.data.next():
-            raise EOFError("something stands behind the lz4 frame")
+            raise EOFError("bytes follow the lz4 frame")
         return b""
 
 

@@ -175,14 +175,14 @@ cdef class ReplicaFetcher(ReplicaSession):
         cdef int32_t session_id
         begin_reading(&r, self.data + self.start + 4, self.frame_end - self.start - 4, NO_LIMIT)
         if read_int32(&r) != self.answered or self.answered == self.sent:
-            raise ValueError("an answer to nothing that was asked")
+            raise ValueError("an answer without a request")
         skip_tags(&r, True)
         read_int32(&r)                              # throttle time
         error = read_int16(&r)
         session_id = read_int32(&r)
         self.topics_left = read_some(&r, True)
         if r.bad:
-            raise ValueError("an answer that is cut short")
+            raise ValueError("a truncated answer")
         self.answered += 1
         self.bytes_in += self.frame_end - self.start
         self.parts_left = -1
@@ -236,7 +236,7 @@ cdef class ReplicaFetcher(ReplicaSession):
                         return False
                     continue
             if r.bad:
-                raise ValueError("an answer that is cut short")
+                raise ValueError("a truncated answer")
             self.at = r.p - self.data
         return True
 

@@ -216,11 +216,11 @@ def test_a_log_that_was_cut_off_gives_its_offsets_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "data", "said"),
     [
-        (0, b"something else", "does not begin as"),
+        (0, b"something else", "does not begin like"),
         (8, b"\x07\0\0\0", "version 7"),
         (16, b"\xff" * 16, "another log"),
-        (48, b"\x01", "do not fit"),
-        (64, b"\xff" * 8, "do not fit"),
+        (48, b"\x01", "contradict each other"),
+        (64, b"\xff" * 8, "contradict each other"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, at: int, data: bytes, said: str) -> None:
