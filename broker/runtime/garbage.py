@@ -120,8 +120,8 @@ class Garbage:
     def _begin_anew(self) -> None:
         self._freezes = 0
         self._is_waiting = False
-        # Collect a second time: all objects are frozen, so it scans none. Python delays the next
-        # full collection until the number of new objects is a quarter of the number scanned.
+        # All objects are frozen, so this scans none. Python delays the next full collection until
+        # the new objects are a quarter of those that the last one has kept: none now.
         gc.collect()
         self._kept = gc.get_freeze_count()
         self._timer = self._loop.call_later(CHECK_S, self._check)

@@ -306,8 +306,12 @@ class Decisions(ABC):
                 self.channels.send_stop(
                     ids[change.topic], change.partition, change.dropped, delete=True
                 )
-        notified = [(change.topic, change.partition) for change in changes if change.told]
-        silent = [(change.topic, change.partition) for change in changes if not change.told]
+        notified = [
+            (change.topic, change.partition) for change in changes if change.notify_replicas
+        ]
+        silent = [
+            (change.topic, change.partition) for change in changes if not change.notify_replicas
+        ]
         if notified:
             self.channels.send_partitions(notified)
         if silent:

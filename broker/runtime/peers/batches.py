@@ -83,28 +83,28 @@ class PeerBatches(Generic[Q, A]):
                     await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._asking[node_id]
-            _tell(self._waiting.pop(node_id, []), NetworkError("this broker stops"))
+            _fail(self._waiting.pop(node_id, []), NetworkError("this broker stops"))
 
     async def _ask_some(self, node_id: int, some: list[tuple[Q, asyncio.Future[A]]]) -> None:
         request = self._request_of([question for question, _ in some])
         try:
             response = await self._peers().ask(node_id, request, self._timeout_s)
         except KafkaError as problem:
-            _tell(some, problem)
+            _fail(some, problem)
             return
         except asyncio.CancelledError:
-            _tell(some, NetworkError("this broker stops"))
+            _fail(some, NetworkError("this broker stops"))
             raise
         answers = self._answers_of(response)
         if len(answers) != len(some):
-            _tell(some, NetworkError(f"broker {node_id} has not answered all requests"))
+            _fail(some, NetworkError(f"broker {node_id} has not answered all requests"))
             return
         for (_, waits), answer in zip(some, answers, strict=True):
             if not waits.done():
                 waits.set_result(answer)
 
 
-def _tell(some: list[tuple[Q, asyncio.Future[A]]], problem: KafkaError) -> None:
+def _fail(some: list[tuple[Q, asyncio.Future[A]]], problem: KafkaError) -> None:
     for _, waits in some:
         if not waits.done():
             waits.set_exception(problem)

@@ -53,7 +53,7 @@ class PeerLogin:
             lifetime_ms = await authenticate(client, talk.ask, name)
         except KafkaError as problem:
             transport.abort()
-            self._tell(address, str(problem))
+            self._report(address, str(problem))
             raise ConnectionError(str(problem)) from None
         except BaseException:
             transport.abort()
@@ -64,7 +64,7 @@ class PeerLogin:
         protocol.connection_made(transport)
         return protocol, lifetime_ms / 1000 * USED_PART if lifetime_ms else None
 
-    def _tell(self, address: str, problem: str) -> None:
+    def _report(self, address: str, problem: str) -> None:
         """Report each error once, since the login is repeated soon."""
         if self._last_errors.get(address) != problem:
             self._last_errors[address] = problem

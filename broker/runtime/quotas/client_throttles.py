@@ -81,8 +81,8 @@ class Mutations:
         self._wait_ms = 0
 
     def charge(self, partitions: int) -> bool:
-        """Charge for partitions. Returns False if the request must be refused until the client has
-        waited. A client that does not know that error is never refused.
+        """Charge for partitions. Returns False if the client must wait first: it gets
+        THROTTLING_QUOTA_EXCEEDED. A client that does not know this error is never refused.
         """
         owed_ms = int(self._bucket.wait_ms(self._now_ms, self._per_second))
         if self._strict and owed_ms > 0:

@@ -56,7 +56,7 @@ ASK_TIMEOUT_S = 10.0
 class _Progress:
     """The state of a copied partition."""
 
-    __slots__ = ("disk", "failed_s", "link", "pauses", "start_is_moving", "told")
+    __slots__ = ("disk", "failed_s", "link", "pauses", "reported", "start_is_moving")
 
     def __init__(self, link: LeaderLink, longest_s: float) -> None:
         self.link = link
@@ -65,7 +65,7 @@ class _Progress:
         self.failed_s = float("-inf")
         """The time of the last failed write to its log."""
         self.start_is_moving = False
-        self.told = False
+        self.reported = False
         """Whether the current error was reported to the operator."""
 
 
@@ -287,8 +287,8 @@ class Fetchers:
 
     def _report_once(self, followed: Followed, what: str) -> None:
         """Report why a partition is not copied, once for each leader that it follows."""
-        if not followed.state.told:
-            followed.state.told = True
+        if not followed.state.reported:
+            followed.state.reported = True
             self._node.report(what)
 
     def _try_again(self, fetcher: ReplicaFetcher, followed: Followed, why: str) -> None:

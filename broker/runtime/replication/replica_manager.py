@@ -78,8 +78,8 @@ class ReplicaManager:
         self.ready = asyncio.Event()
         """Set once a controller has sent all replicas of this broker, and all metadata."""
         self.on_refused: Callable[[], object] | None = None
-        """Called when delayed roles have been applied, or cannot be. The controller must know, and
-        sends the roles again.
+        """Called when a delayed role cannot be applied, or its response has the end of a log. The
+        controller must know, and sends the roles again.
         """
         self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
         """Awaited with the names of topics before this broker leads or follows their partitions."""
@@ -95,8 +95,8 @@ class ReplicaManager:
         self._one_at_a_time = asyncio.Lock()
         self._last_number = (-1, -1)
         """The controller epoch and the number of the last LeaderAndIsr request."""
-        self._told_replicas = False
-        self._told_metadata = False
+        self._has_replicas = False
+        self._has_metadata = False
         self._counts = counts
 
     # ---- the controller's requests ----
@@ -127,7 +127,7 @@ class ReplicaManager:
                 )
             if request.type == FULL:
                 await self._stop_strays(request, slices)
-                self._told_replicas = True
+                self._has_replicas = True
                 self._note_ready()
             return response
 
@@ -213,7 +213,7 @@ class ReplicaManager:
                 return UpdateMetadataResponse(error_code=refusal)
             await self.images.update(request)
             if request.type == FULL:
-                self._told_metadata = True
+                self._has_metadata = True
                 self._note_ready()
             return UpdateMetadataResponse()
 
@@ -253,7 +253,7 @@ class ReplicaManager:
         return request.broker_epoch != NO_EPOCH and (mine < 0 or request.broker_epoch < mine)
 
     def _note_ready(self) -> None:
-        if self._told_replicas and self._told_metadata:
+        if self._has_replicas and self._has_metadata:
             self.ready.set()
 
     # ---- executing requests ----

@@ -265,7 +265,7 @@ class Replicas:
         else:
             self._follow(place, partition, new)
         self.hosted[place] = new
-        self._tell(place, leads, state.leader_epoch)
+        self._notify(place, leads, state.leader_epoch)
         return code
 
     def _is_ahead(
@@ -352,7 +352,7 @@ class Replicas:
         epoch = partition.leader_epoch
         log: Log = partition.log
         partition.follow(NO_LEADER, epoch)
-        self._tell(place, False, epoch)
+        self._notify(place, False, epoch)
         what = f"cutting {place}"
         cut = self._node.dirs.run(log.log_dir.path, what, partial(log.leave_out, offset))
         self._cutting[place] = cut
@@ -374,7 +374,7 @@ class Replicas:
         if known.state_version > version:
             version, in_sync = known.state_version, known.isr
         partition.lead(epoch, version, partition.replicas, in_sync)
-        self._tell(place, True, epoch)
+        self._notify(place, True, epoch)
 
     def fence(self) -> None:
         """Stop leading, since this broker's session is lost and others may lead its partitions. The
@@ -385,7 +385,7 @@ class Replicas:
                 partition = self.find(place)
                 if partition is not None:
                     partition.follow(NO_LEADER, known.leader_epoch)
-                self._tell(place, False, known.leader_epoch)
+                self._notify(place, False, known.leader_epoch)
         self.hosted.clear()
 
     # ---- the end of replicas ----
@@ -414,7 +414,7 @@ class Replicas:
             partition.follow(NO_LEADER, max(epoch, partition.leader_epoch))
             partition.replace_log(None)
         if known is not None:
-            self._tell(place, False, epoch)
+            self._notify(place, False, epoch)
 
     def fail(self, place: TopicPartition) -> None:
         """Stop leading or following a partition whose log dir has failed."""
@@ -431,7 +431,7 @@ class Replicas:
     async def _delete(self, taking: Awaitable[list[Taken]]) -> None:
         self._log_manager.removals.begin(await taking)
 
-    def _tell(self, place: TopicPartition, leads: bool, leader_epoch: int) -> None:
+    def _notify(self, place: TopicPartition, leads: bool, leader_epoch: int) -> None:
         for callback in self.on_leadership:
             try:
                 callback(place, leads, leader_epoch)

@@ -172,16 +172,16 @@ class SegmentRepairs:
         for damage in damaged.damaged_parts() if asks else ():
             why = await self._repair_part(place, damaged, known, damage, tries)
             part = f"bytes {damage.position} to {damage.end_position - 1} of {damage.segment}"
-            self._tell(place, damage, part, why)
+            self._report(place, damage, part, why)
         for loss in damaged.lost_parts() if asks else ():
             why = await self._refill(place, damaged, known, loss)
             part = (
                 f"offsets {loss.first_offset} to {loss.next_offset - 1}, lost from {loss.segment},"
             )
-            self._tell(place, loss, part, why)
+            self._report(place, loss, part, why)
         return bool(damaged.damaged_parts() or damaged.lost)
 
-    def _tell(
+    def _report(
         self, place: TopicPartition, part: Damage | Loss, words: str, why: str | None
     ) -> None:
         """Report why a part could not be restored, once for each reason. None: it was restored."""

@@ -253,7 +253,7 @@ def alter_partition(
     new = settled(partition, new, rules)
     completed = reassignment_steps.complete(new, state.alive(topic, index), state.leaving.keys())
     if completed is None:
-        return IsrAnswer(ErrorCode.NONE, PartitionChange(topic, index, new, told=False))
+        return IsrAnswer(ErrorCode.NONE, PartitionChange(topic, index, new, notify_replicas=False))
     completed = settled(new, completed, rules)
     change = PartitionChange(topic, index, completed, dropped=_dropped(partition, completed))
     return IsrAnswer(ErrorCode.NEW_LEADER_ELECTED, change)

@@ -96,7 +96,7 @@ class Contraction(NamedTuple):
 
 class PartitionChange(NamedTuple):
     """A partition's next state. The image's `state_version` is still that of the state before.
-    `told`: all replicas must be notified; otherwise only the leader, which has proposed the change.
+    `notify_replicas`: not only the leader, which has proposed the change, must be notified.
     """
 
     topic: str
@@ -104,7 +104,7 @@ class PartitionChange(NamedTuple):
     image: PartitionImage
     dropped: tuple[int, ...] = ()
     """Brokers whose replicas must be deleted."""
-    told: bool = True
+    notify_replicas: bool = True
 
 
 class BrokerChanges(NamedTuple):

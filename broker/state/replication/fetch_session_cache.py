@@ -133,7 +133,7 @@ class FetchSessionCache(Generic[S]):
         Followers' sessions (privileged) are more important than consumers', and larger ones than
         smaller ones.
         """
-        has_slot = len(self.sessions) < self.max_entries  # else no room for partitions
+        has_slot = len(self.sessions) < self.max_entries  # then partitions have no room
         mine = [s for s in self.sessions.values() if not (has_slot and s.privileged)]
         oldest = min(mine, key=_last_used, default=None)
         if oldest is not None and now_ms - oldest.last_used_ms > EVICTION_MS:
@@ -153,8 +153,9 @@ class FetchSessionCache(Generic[S]):
         return False
 
     def _excess(self, principal: str, privileged: bool, partitions: int) -> S | None:
-        """How much a principal that stays within its share may take from the principal with the
-        most. None if no principal has more than its share. In slots, or in ``partitions``.
+        """The session that a principal within its share may evict: one of the principal with the
+        most. None if the principal would exceed its share, or no principal does. Shares are of
+        slots or, if ``partitions`` is not 0, of partitions.
 
         A share is the total of all consumers divided by the number of their principals. The slots
         of followers are not part of the total. A follower that needs a slot counts as one more

@@ -45,7 +45,7 @@ cdef class FetchRequest(Slot):
 
 cdef class FetchPath:
     cdef PartitionTable table
-    cdef readonly object cache                     # broker.state.fetch_session.FetchSessionCache
+    cdef readonly object cache                     # FetchSessionCache of broker.state.replication
     cdef dict sessions
     cdef object report
     cdef readonly int64_t max_bytes         # fetch.max.bytes

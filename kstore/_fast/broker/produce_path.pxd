@@ -44,7 +44,7 @@ cdef class ProducePath:
     cdef public dict injected_after
     cdef ProduceRequest spare       # reused for the next request; None while one is handled
     # of the current request
-    cdef object rights              # the client's (broker.state.authorizer.Rights); None: all
+    cdef object rights              # the client's (state.security.authorizer.Rights); None: all
     cdef WireBytes client_id        # that its header names
     cdef list faults                # of the current batch, if it was refused: produce_slot's
     cdef int16_t barred             # why it is refused as a whole; 0: it is not

@@ -1,4 +1,4 @@
-# A client's operations on a topic, as cached by broker.state.authorizer.Rights.
+# A client's operations on a topic, as broker.state.security.authorizer.Rights caches them.
 
 from libc.stdint cimport int16_t
 

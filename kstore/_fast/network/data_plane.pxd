@@ -67,7 +67,7 @@ cdef class DataPlane:
     cdef int look(self) except -1
     cdef public object faults               # injects faults (broker/faults.py), or None
     cdef ApiEntry[128] apis
-    cdef public object authorizer           # broker.state.authorizer.Authorizer; None: all allowed
+    cdef public object authorizer           # of broker.state.security; None: all allowed
     cdef dict answers                       # request bytes -> body, until the image changes
     cdef int64_t answers_bytes
     cdef dict answers_errors                # request bytes -> the errors of its cached answer
