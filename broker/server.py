@@ -28,7 +28,6 @@ from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
 from kstore.broker.runtime.slices import Slices
-from kstore.errors import KafkaError
 from kstore.protocol import ProtocolError
 from kstore.protocol.answered_errors import counting, error_counts
 from kstore.protocol.registry import API_VERSIONS, APIS, Api
@@ -293,11 +292,11 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _given(self, later: Later, slot: Slot, response: Message | KafkaError) -> None:
+    def _given(self, later: Later, slot: Slot, response: Message | Exception) -> None:
         """Complete the slot with a late answer; a small one needs no task."""
         self._waiting.discard(slot)
         try:
-            if isinstance(response, KafkaError):
+            if isinstance(response, Exception):
                 raise response
             encoding = self._encoding(later, response)
             if encoding.step(STEP_ELEMENTS) and encoding.size <= LARGE_ANSWER_BYTES:

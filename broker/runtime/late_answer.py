@@ -21,29 +21,35 @@ class LateAnswer(Awaitable[Message]):
     __slots__ = ("_given", "_receive", "_turn")
 
     def __init__(self) -> None:
-        self._given: Message | KafkaError | None = None
-        self._receive: Callable[[Message | KafkaError], None] | None = None
+        self._given: Message | Exception | None = None
+        self._receive: Callable[[Message | Exception], None] | None = None
         self._turn: Callable[[Message | KafkaError], Message] | None = None
 
     def turned(self, turn: Callable[[Message | KafkaError], Message]) -> LateAnswer:
-        """Have the receiver get what ``turn`` makes of the answer, or of the error."""
+        """Have the receiver get what ``turn`` makes of the answer, or of a KafkaError. Call it
+        before the answer is given.
+        """
+        assert self._given is None, "it was given already"
         self._turn = turn
         return self
 
-    def give(self, answer: Message | KafkaError) -> None:
+    def give(self, answer: Message | Exception) -> None:
         """The answer is available, or can't be; its receiver is called at once. Only the first
         counts.
         """
         if self._given is not None:
             return
-        if self._turn is not None:
-            answer = self._turn(answer)
+        if self._turn is not None and isinstance(answer, Message | KafkaError):
+            try:
+                answer = self._turn(answer)
+            except Exception as problem:  # noqa: BLE001 - the receiver gets it
+                answer = problem
         self._given = answer
         receive, self._receive, self._turn = self._receive, None, None
         if receive is not None:
             receive(answer)
 
-    def when_given(self, receive: Callable[[Message | KafkaError], None]) -> None:
+    def when_given(self, receive: Callable[[Message | Exception], None]) -> None:
         """Call ``receive`` with the answer: now if it was given, else later."""
         if self._given is None:
             self._receive = receive
@@ -56,10 +62,10 @@ class LateAnswer(Awaitable[Message]):
         return (yield from future)
 
 
-def _settle(future: asyncio.Future[Message], answer: Message | KafkaError) -> None:
+def _settle(future: asyncio.Future[Message], answer: Message | Exception) -> None:
     if future.done():  # whatever awaited it was cancelled
         return
-    if isinstance(answer, KafkaError):
+    if isinstance(answer, Exception):
         future.set_exception(answer)
     else:
         future.set_result(answer)

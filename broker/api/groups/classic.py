@@ -151,7 +151,13 @@ def handle_heartbeat(
         return _unheard(error)
     if isinstance(answer, HeartbeatResponse):
         return answer
+    if isinstance(answer, LateAnswer):
+        return cast("Awaitable[HeartbeatResponse]", answer.turned(_told_heard))
     return _heard_later(cast("Awaitable[HeartbeatResponse]", answer))
+
+
+def _told_heard(answer: Message | KafkaError) -> Message:
+    return _unheard(answer) if isinstance(answer, KafkaError) else answer
 
 
 async def _heard_later(answer: Awaitable[HeartbeatResponse]) -> HeartbeatResponse:

@@ -13,6 +13,7 @@ from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
+from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.state.groups.consumer.describe import describe_consumer_group
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.heartbeat import request_problem
@@ -71,6 +72,8 @@ def handle_consumer_group_heartbeat(
         return _failed(error)
     if broker.authorizer is None and isinstance(answer, ConsumerGroupHeartbeatResponse):
         return answer
+    if broker.authorizer is None and isinstance(answer, LateAnswer):
+        return cast("Awaitable[ConsumerGroupHeartbeatResponse]", answer.turned(_told_heard))
     return _heard_later(broker, answer, request, ctx)
 
 
@@ -104,6 +107,10 @@ async def _heard_later(
         return cast(ConsumerGroupHeartbeatResponse, response)
     except KafkaError as error:
         return _failed(error)
+
+
+def _told_heard(answer: Message | KafkaError) -> Message:
+    return _failed(answer) if isinstance(answer, KafkaError) else answer
 
 
 def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

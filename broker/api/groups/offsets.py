@@ -6,12 +6,14 @@ These handlers check which topics exist. broker/state decides what a group allow
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.security.access import allowed
 from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
+from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.broker.state.metadata.image import partition_epoch_error
@@ -126,7 +128,20 @@ def _commit(
         answer = offset_commit_failure(request, error.code)
     if isinstance(answer, OffsetCommitResponse):
         return _with_unknown(answer, unknown)
+    if isinstance(answer, LateAnswer):
+        told = answer.turned(partial(_told_committed, request=request, unknown=unknown))
+        return cast("Awaitable[OffsetCommitResponse]", told)
     return _committed_later(cast("Awaitable[Message]", answer), request, unknown)
+
+
+def _told_committed(
+    answer: Message | KafkaError,
+    request: OffsetCommitRequest,
+    unknown: list[OffsetCommitResponseTopic],
+) -> OffsetCommitResponse:
+    if isinstance(answer, KafkaError):
+        answer = offset_commit_failure(request, answer.code)
+    return _with_unknown(cast(OffsetCommitResponse, answer), unknown)
 
 
 async def _committed_later(

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
@@ -176,18 +177,21 @@ class GroupPartition(CoordinatorPartition):
         self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
         return None
 
-    def answer(self, request: Message, asked: Asker) -> Message | Awaitable[Message]:
-        """Decide and append. Returns the response, or an awaitable of it if earlier steps are not
-        done, the group is not ready, or followers or the disk do not have the records yet. Raises
-        KafkaError.
+    def answer(self, request: Message, asked: Asker) -> Message | LateAnswer:
+        """Decide and append. Returns the response, or a late one if earlier steps are not done, the
+        group is not ready, or followers or the disk do not have the records yet. Raises KafkaError.
         """
         self.check()
         if self._line.is_free and (beat := self._beat(request, asked)) is not None:
             return beat
         step = self._line.begin(self._answer(request, asked))
-        return step.result() if step.done else self._answer_later(step)
+        if step.done:
+            return step.result()
+        late = LateAnswer()
+        step.when_done(partial(_pass_on, late))
+        return late
 
-    def _beat(self, request: Message, asked: Asker) -> Message | Awaitable[Message] | None:
+    def _beat(self, request: Message, asked: Asker) -> Message | LateAnswer | None:
         """The answer to a heartbeat that changes nothing; None if a step must decide."""
         if type(request).__name__ not in BEATS:
             return None
@@ -201,11 +205,7 @@ class GroupPartition(CoordinatorPartition):
         told = self.writer.to_be_committed(self.place)
         return result.response if told is None else self._settled(told, result.response)
 
-    async def _answer_later(self, step: Step[Message | Awaitable[Message]]) -> Message:
-        answer = await step.wait()
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def _answer(self, request: Message, asked: Asker) -> Work[Message | Awaitable[Message]]:
+    def _answer(self, request: Message, asked: Asker) -> Work[Message | LateAnswer]:
         self.check()  # it may have waited for earlier steps
         parked = LateAnswer()
         group_id, new_id = group_id_of(request), ""
@@ -237,9 +237,11 @@ class GroupPartition(CoordinatorPartition):
         self.check()
         return (yield from look(self.shard))
 
-    async def _settled(self, durable: asyncio.Future[int], response: Message) -> Message:
-        await settle(durable, self._coordinator.commit_timeout_s)
-        return response
+    def _settled(self, durable: asyncio.Future[int], response: Message) -> LateAnswer:
+        """The response, once it can no longer be lost."""
+        late = LateAnswer()
+        self._answer_when(durable, [(late, response)])
+        return late
 
     async def settled(self) -> None:
         """Wait until earlier decisions can no longer be lost. Raises KafkaError if they may be."""
@@ -344,9 +346,7 @@ class GroupPartition(CoordinatorPartition):
                 if kind is not None and record.value is not None:
                     self._coordinator.rebalances[kind].record(1)
 
-    def _answer_when(
-        self, durable: asyncio.Future[int], completions: tuple[tuple[Token, Message], ...]
-    ) -> None:
+    def _answer_when(self, durable: asyncio.Future[int], completions: Sequence[Completion]) -> None:
         """Send the responses once the followers have the records that they depend on, or send an
         error.
         """
@@ -415,3 +415,16 @@ class GroupPartition(CoordinatorPartition):
             token.give(answer)
         if end < len(completions):
             self._coordinator.loop.call_soon(self._answer_some, completions, end)
+
+
+def _pass_on(late: LateAnswer, step: Step[Message | LateAnswer]) -> None:
+    """A step that had to wait is done: give its answer, now or later."""
+    try:
+        answer = step.result()
+    except Exception as problem:  # noqa: BLE001 - the receiver gets it
+        late.give(problem)
+        return
+    if isinstance(answer, LateAnswer):
+        answer.when_given(late.give)
+    else:
+        late.give(answer)

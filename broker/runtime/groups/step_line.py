@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -20,6 +21,7 @@ SLICE_S = 0.001
 """The slice of each turn. It is shorter than other slices: requests of groups and their responses
 have slices of the same turn, and other work waits for all of them.
 """
+DROPPED_PER_TURN = 8
 
 
 class Step(Generic[T]):
@@ -31,6 +33,7 @@ class Step(Generic[T]):
         "_problem",
         "_result",
         "_running",
+        "_then",
         "_under_way",
         "_waiter",
         "_work",
@@ -45,6 +48,7 @@ class Step(Generic[T]):
         self._result: T
         self._problem: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._then: Callable[[Step[T]], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -65,6 +69,10 @@ class Step(Generic[T]):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self.result()
+
+    def when_done(self, then: Callable[[Step[T]], None]) -> None:
+        """Call ``then`` with the step as soon as it is done, or dropped; not if it is already."""
+        self._then = then
 
     def go_on(self, until: float) -> bool:
         """Run the step until this time. Returns whether it is done."""
@@ -96,6 +104,9 @@ class Step(Generic[T]):
             self._work.close()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        then, self._then = self._then, None
+        if then is not None:
+            then(self)
 
 
 class StepLine:
@@ -131,16 +142,23 @@ class StepLine:
             self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        """Drop all steps."""
+        """Drop all steps: the first, which may be running, at once, the others over several turns
+        of the loop, because each may send an answer.
+        """
         steps, self._steps = self._steps, deque()
-        for step in steps:
-            step.give_up()
+        self._drop_some(steps)
+
+    def _drop_some(self, steps: deque[Step[object]]) -> None:
+        for _ in range(min(DROPPED_PER_TURN, len(steps))):
+            steps.popleft().give_up()
+        if steps:
+            self._loop.call_soon(self._drop_some, steps)
 
     def _go_on(self) -> None:
         until = monotonic() + SLICE_S
         steps = self._steps
-        while steps and monotonic() < until:
-            if steps[0].go_on(until):
+        while steps and steps is self._steps and monotonic() < until:
+            if steps[0].go_on(until) and steps is self._steps:
                 steps.popleft()
-        if self._steps:
+        if steps and steps is self._steps:
             self._loop.call_soon(self._go_on)

@@ -15,7 +15,7 @@ ANSWER = HeartbeatResponse(throttle_time_ms=1)
 
 
 def test_its_receiver_is_called_once_with_the_first_answer() -> None:
-    received: list[Message | KafkaError] = []
+    received: list[Message | Exception] = []
     late = LateAnswer()
     late.when_given(received.append)
     assert received == []
@@ -25,7 +25,7 @@ def test_its_receiver_is_called_once_with_the_first_answer() -> None:
 
 
 def test_who_asks_after_it_was_given_gets_it_at_once() -> None:
-    received: list[Message | KafkaError] = []
+    received: list[Message | Exception] = []
     late = LateAnswer()
     late.give(ANSWER)
     late.when_given(received.append)
@@ -33,7 +33,7 @@ def test_who_asks_after_it_was_given_gets_it_at_once() -> None:
 
 
 def test_an_error_can_be_turned_into_an_answer() -> None:
-    received: list[Message | KafkaError] = []
+    received: list[Message | Exception] = []
 
     def turn(answer: Message | KafkaError) -> Message:
         assert isinstance(answer, KafkaError)
@@ -43,6 +43,20 @@ def test_an_error_can_be_turned_into_an_answer() -> None:
     late.when_given(received.append)
     late.give(error_for(ErrorCode.NOT_COORDINATOR))
     assert received == [HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)]
+
+
+def test_other_errors_reach_the_receiver_as_they_are() -> None:
+    received: list[Message | Exception] = []
+    bug = ValueError("a bug")
+
+    def turn(answer: Message | KafkaError) -> Message:
+        raise bug
+
+    for given in (bug, ANSWER):
+        late = LateAnswer().turned(turn)
+        late.when_given(received.append)
+        late.give(given)
+    assert received == [bug, bug]
 
 
 def test_it_can_be_awaited() -> None:

@@ -335,10 +335,14 @@ def test_a_heartbeat_without_news_is_no_step(
         assert len(begun) == 1
         # Behind steps that wait, it is one of them: it must not overtake what they decide.
         waiting = partition._line.begin_soon(partition._told(HeartbeatExpired("g", "ghost")))
+        tasks = asyncio.all_tasks()
         answer: Any = coordinator.answer("g", beat, ASKED)
+        received: list[object] = []
+        answer.when_given(received.append)
         assert not waiting.done
-        assert await answer == Answer.Heartbeat()
-        assert waiting.done
+        await waiting.wait()
+        assert asyncio.all_tasks() == tasks, "to wait for earlier steps needs no task"
+        await reached(lambda: received == [Answer.Heartbeat()], "the answer")
 
     run(tmp_path, story)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kstore.broker.runtime.groups import step_line
-from kstore.broker.runtime.groups.step_line import StepLine
+from kstore.broker.runtime.groups.step_line import DROPPED_PER_TURN, StepLine
 from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode, KafkaError
 from tests.broker.harness.plane_harness import ManualLoop
@@ -104,6 +104,23 @@ def test_who_waits_when_the_line_is_closed_has_to_look_for_another_coordinator(l
         assert line.done == done
 
     asyncio.run(story())
+
+
+def test_the_steps_of_a_closed_line_are_dropped_a_few_in_each_turn(line: Line) -> None:
+    dropped: list[object] = []
+    for number in range(3 * DROPPED_PER_TURN):
+        step = line.begin(line.work(str(number), 3 * PER_SLICE))
+        step.when_done(dropped.append)
+    done = list(line.done)
+    line.close()
+    assert len(dropped) == DROPPED_PER_TURN
+    while line.manual.soon:
+        before = len(dropped)
+        callback, args = line.manual.soon.pop(0)
+        callback(*args)
+        assert len(dropped) - before <= DROPPED_PER_TURN
+    assert len(dropped) == 3 * DROPPED_PER_TURN
+    assert line.done == done
 
 
 def test_a_step_that_closes_its_own_line_is_the_last_one(line: Line) -> None:
