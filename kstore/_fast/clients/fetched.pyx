@@ -30,6 +30,10 @@ cdef class RecordSource:
 @cython.no_gc
 @cython.freelist(512)
 cdef class ConsumerRecord:
+    """A record with its topic, partition and offset. It keeps the buffer of its fetch in memory.
+    `key`, `value` and `headers` are created each time they are accessed.
+    """
+
     cdef RecordSource source
     cdef const uint8_t* _key
     cdef const uint8_t* _value
@@ -44,34 +48,41 @@ cdef class ConsumerRecord:
 
     @property
     def topic(self):
+        """The topic's name."""
         return self.source.topic
 
     @property
     def partition(self):
+        """The partition's number."""
         return self.source.partition
 
     @property
     def key(self):
+        """The key, or None."""
         if self._key_size < 0:
             return None
         return PyBytes_FromStringAndSize(<char*>self._key, self._key_size)
 
     @property
     def value(self):
+        """The value, or None (a tombstone)."""
         if self._value_size < 0:
             return None
         return PyBytes_FromStringAndSize(<char*>self._value, self._value_size)
 
     @property
     def key_size(self):
+        """The size of the key in bytes; -1 if the key is None."""
         return self._key_size
 
     @property
     def value_size(self):
+        """The size of the value in bytes; -1 if the value is None."""
         return self._value_size
 
     @property
     def headers(self):
+        """The headers, in order. Raises InvalidBatchError if they are malformed."""
         cdef const uint8_t* p = self._value + (self._value_size if self._value_size > 0 else 0)
         if p + 1 == self._value + self._size_to_end:
             return ()                       # only the count is left, and it is 0
@@ -81,10 +92,12 @@ cdef class ConsumerRecord:
 
     @property
     def timestamp_type(self):
+        """0 for CreateTime, 1 for LogAppendTime."""
         return self.source.batch.timestamp_type
 
     @property
     def leader_epoch(self):
+        """The leader epoch in which the record was written; -1 if unknown."""
         return self.source.batch.info.partition_leader_epoch
 
     cdef tuple _parts(self):

@@ -175,6 +175,8 @@ cdef int call_back(object callback, Delivery delivery) except -1:
 @cython.no_gc
 @cython.freelist(512)
 cdef class Delivery:
+    """The outcome of one record. Awaiting it returns the record's offset, or raises its error."""
+
     # Finds the record's current batch.
     cdef int settle(self) except -1:
         while self.batch.moved is not None:
@@ -183,25 +185,34 @@ cdef class Delivery:
 
     @property
     def topic(self):
+        """The record's topic."""
         return self.batch.topic
 
     @property
     def partition(self):
+        """The record's partition, chosen or given. If the topic is expanded, it may change until
+        the record is done (KIP-253).
+        """
         self.settle()
         return self.batch.partition
 
     @property
     def done(self):
+        """True if the record was delivered or has failed."""
         self.settle()
         return self.batch.done
 
     @property
     def offset(self):
+        """The record's offset when it is delivered. -1 before that, with acks=0, and for a
+        duplicate that the broker detected.
+        """
         self.settle()
         return self.batch.base_offset + self.index if self.batch.base_offset >= 0 else -1
 
     @property
     def error(self):
+        """The error if the record failed; otherwise None."""
         self.settle()
         return self.batch.error
 
@@ -212,6 +223,10 @@ cdef class Delivery:
         return f"<Delivery {self.batch.topic}-{self.batch.partition} {state}>"
 
     def add_done_callback(self, callback):
+        """Call `callback(delivery)` when the record is delivered or has failed, in the thread of
+        the client's loop. If that has already happened, it is called at once, in this thread. The
+        callback must not block: it would block the whole client.
+        """
         self.settle()
         cdef ProducerBatch batch = self.batch
         if batch.done:
@@ -221,23 +236,33 @@ cdef class Delivery:
 
     @staticmethod
     def of(ProducerBatch batch, int32_t index):
+        """The delivery of a record of a batch."""
         return delivery_of(batch, index)
 
     @property
     def batch_of(self):
+        """The batch that the record is in."""
         return self.batch
 
     def outcome(self):
+        """The result of a delivery that is done."""
         self.settle()
         if self.batch.error is not None:
             raise self.batch.error
         return self.offset
 
     def result(self, timeout=None):
+        """Wait up to `timeout` seconds (None: without limit) for the record's offset. Raises the
+        record's error if it failed, and TimeoutError if it is not done in time.
+
+        The record's batch stops lingering, unless linger.ms was set. Do not call this in the thread
+        of the client's loop, where it raises RuntimeError: await the delivery there.
+        """
         self.wait(timeout)
         return self.outcome()
 
     def wait(self, timeout=None):
+        """Like `result`, but the record's error is not raised."""
         self.settle()
         while not self.batch.done:
             owner = self.batch.owner

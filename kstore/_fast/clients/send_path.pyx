@@ -19,12 +19,28 @@ from kstore.errors import UnknownTopicOrPartitionError
 
 
 cdef class SendPath:
+    """The base class of producers. `send` puts its arguments into the open batch in one call."""
+
     def attach(self, Accumulator accumulator, bint plain):
+        """Call this first. If `plain` is False, every record takes the subclass's path."""
         self.accumulator = accumulator
         self.plain = plain
 
     def send(self, topic, value=None, key=None, partition=None, timestamp=None, headers=None, *,
              offset=None, on_delivery=None):
+        """Add a record, or a ProducerRecord, to the next batch for its partition. Without a
+        `partition` the key's hash selects one (murmur2, as in Kafka), and records without a key are
+        spread over the partitions. `timestamp` is in ms since 1970 (None: now). `offset` is for
+        KIP-391: see ProducerRecord.
+
+        Returns a Delivery: its `result()` waits for the record's offset or raises its error.
+        `on_delivery(delivery)` is called when the record is delivered or has failed, in the thread
+        of the producer's loop.
+
+        Waits up to max.block.ms for the topic's metadata and for space in buffer.memory. Raises
+        MessageTooLargeError for a record larger than max.request.size, and the broker's error for
+        the topic.
+        """
         cdef Delivery delivery
         if self.plain and type(topic) is str:
             delivery = self.accumulator.append(
@@ -35,13 +51,14 @@ cdef class SendPath:
             topic, value, key, partition, timestamp, headers, offset, on_delivery)
 
     def append(self, str topic, value, key, partition, timestamp, headers, offset, on_delivery):
-        """Only the fast path; None: `accumulator.obstacle` has the reason."""
+        """The fast path only. None if it cannot be taken: `accumulator.obstacle` has the reason."""
         return self.accumulator.append(
             topic, value, key, partition, timestamp, headers, offset, on_delivery)
 
     def append_many(self, str topic, list values, list keys, int32_t partition, timestamp,
                     Py_ssize_t start, int64_t mark, list touched):
-        """Append from values[start] on. Returns the index of the first value that was not appended.
+        """Append `values` from index `start` on. Returns the index of the first that was not
+        accepted.
         """
         cdef Accumulator accumulator = self.accumulator
         cdef TopicQueues queues
@@ -96,12 +113,7 @@ cdef class SendPath:
     def append_columns(self, str topic, Py_ssize_t count, tuple values, tuple keys,
                        uintptr_t timestamps, int32_t partition, Py_ssize_t start, int64_t mark,
                        list touched):
-        """As append_many, from Arrow memory.
-
-        A column is (address of the validity bits or 0, address of the offsets, their width in
-        bytes, address of the data, index of the first row). keys may be None. timestamps: int64 per
-        row, or 0.
-        """
+        """Like append_many, from Arrow's memory."""
         cdef Accumulator accumulator = self.accumulator
         cdef TopicQueues queues
         cdef RecordParts parts

@@ -21,6 +21,8 @@ cdef enum:
 
 
 cdef class AppendInfo:
+    """The result of an append."""
+
     def __repr__(self):
         mark = ", duplicate" if self.duplicate else ""
         return f"AppendInfo({self.base_offset}..{self.last_offset}{mark})"

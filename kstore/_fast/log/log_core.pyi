@@ -104,12 +104,10 @@ class Appender:
         now). ``headers`` is a mapping or pairs: names and values (bytes or None).
 
         With ``expected_offset`` the record is appended only if the log ends at that offset, even if
-        others write concurrently. Otherwise nothing is appended, and UnexpectedOffsetError has the
-        log's actual end.
+        others write concurrently. Otherwise UnexpectedOffsetError has the log's actual end.
 
         Raises RecordTooLargeError, DiskFullError, LogClosedError, ReadOnlyLogError or another
-        LogError. After an error the log can still be used. Example: ``log.append(b"paid",
-        key=b"order-1", headers={"trace": b"7f"})``.
+        LogError. The log can still be used. Example: ``log.append(b"paid", headers={"a": b"7f"})``.
         """
     def sync_until(self, offset: int) -> None:
         """Wait until all records below ``offset`` are on disk."""

@@ -311,8 +311,7 @@ cdef class LogCore(LockedLog):
     # -- append, from Python
 
     def append_buffer(self, buffer, int32_t leader_epoch, str origin="client"):
-        """Appends ready batches; a read-only buffer is copied first,
-        since offsets are set in place."""
+        """Appends ready batches; a read-only buffer is copied, since offsets are set in place."""
         cdef MemoryView view
         cdef AppendResult result
         cdef int kind = ORIGINS[origin]
@@ -377,8 +376,7 @@ cdef class LogCore(LockedLog):
 
     def append_records(self, records, int compression, int32_t leader_epoch,
                        int64_t base_offset=-1, expected_offset=None):
-        """Builds batches of at most max.message.bytes from records
-        and appends them with one write."""
+        """Builds batches of at most max.message.bytes, and appends them with one write."""
         cdef RecordBatchBuilder builder = self.spare
         cdef AppendResult result
         cdef bytearray earlier = bytearray()
@@ -388,8 +386,7 @@ cdef class LogCore(LockedLog):
         if leader_epoch < 0:
             leader_epoch = max(self.epochs.latest_epoch, 0)
         self.spare = None
-        if builder is None:
-            builder = RecordBatchBuilder()
+        builder = RecordBatchBuilder() if builder is None else builder
         builder.compression = compression
         try:
             self.fill(builder, records, earlier, base_offset)
@@ -403,8 +400,7 @@ cdef class LogCore(LockedLog):
             try:
                 if expected_offset is not None:
                     self.check_expected(expected_offset)
-                self.append_locked(
-                    data, size, leader_epoch, origin, True, self.now_ms(), &result)
+                self.append_locked(data, size, leader_epoch, origin, True, self.now_ms(), &result)
             finally:
                 self.release()
         finally:
@@ -472,10 +468,20 @@ cdef class LogCore(LockedLog):
 
 
 cdef class Appender:
+    """Appends single records to a log. ``Log`` inherits it."""
     def __init__(self, LogCore core not None):
         self.appends = core
 
     def append(self, value, key=None, timestamp=None, headers=(), *, expected_offset=None):
+        """Append one record and return its offset. ``timestamp`` is in ms since 1970 (default:
+        now). ``headers`` is a mapping or pairs: names and values (bytes or None).
+
+        With ``expected_offset`` the record is appended only if the log ends at that offset, even if
+        others write concurrently. Otherwise UnexpectedOffsetError has the log's actual end.
+
+        Raises RecordTooLargeError, DiskFullError, LogClosedError, ReadOnlyLogError or another
+        LogError. The log can still be used. Example: ``log.append(b"paid", headers={"a": b"7f"})``.
+        """
         cdef LogCore core = self.appends
         cdef int64_t offset
         if core is None:
@@ -490,4 +496,5 @@ cdef class Appender:
         return offset
 
     def sync_until(self, offset):
+        """Wait until all records below ``offset`` are on disk."""
         raise NotImplementedError("the log that can sync has this")

@@ -284,6 +284,9 @@ cdef class ProducerTable:
         for first in [first for first, last in self.unreplicated.items() if last < offset]:
             del self.unreplicated[first]
 
+    # By the time of its last batch's records, not by the time of the append, as in Kafka 4.3.1
+    # (ProducerStateManager.isProducerExpired): so a snapshot is enough after a restart. A producer
+    # of old records is forgotten at the next check, and is then new at any sequence.
     def expire(self, int64_t now_ms, int64_t expiration_ms):
         cdef ProducerEntry entry
         cdef list gone = []

@@ -51,6 +51,8 @@ STATUS_NAMES = tuple(row[0] for row in STATUSES)
 
 
 class InvalidBatchError(ValueError):
+    """An invalid batch: the failed check, its position, and what to do."""
+
     def __init__(self, int status, Py_ssize_t position, str detail=""):
         name, sentence = STATUSES[status]
         text = f"record batch at byte {position} is invalid ({name}): {sentence}"

@@ -30,6 +30,12 @@ cdef int _validate_one(const uint8_t* p, const uint8_t* end, BatchInfo* info,
 
 def validate(buffer, *, expected_offset=None,
              int64_t max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES):
+    """Validate every batch of ``buffer`` completely, decompressing if necessary; raises
+    InvalidBatchError.
+
+    The buffer must end with a batch. ``expected_offset`` is for given offsets (KIP-391): base
+    offsets must be at or above it, and ascend from batch to batch.
+    """
     cdef MemoryView given = view_of(buffer)
     cdef Py_ssize_t size = given.size
     cdef const uint8_t* start = given.data
@@ -73,6 +79,10 @@ cdef BatchView make_view(object view, Py_ssize_t position, const BatchInfo* info
 
 
 def batches(buffer, *, bint verify=False, Py_ssize_t position=0):
+    """The whole batches of ``buffer`` from byte ``position``; a partial one at the end is skipped.
+
+    Raises InvalidBatchError for bytes that are not a batch, and with ``verify`` for a wrong CRC.
+    """
     cdef MemoryView given = view_of(buffer)
     cdef Py_ssize_t size = given.size
     cdef const uint8_t* start = given.data
@@ -136,83 +146,106 @@ def find_disorder(buffer, *, int64_t least, int64_t limit):
 
 
 cdef class BatchView:
+    """One batch's header, and its bytes in the buffer that it keeps alive. Created by
+    ``batches``.
+    """
+
     def __init__(self):
         raise TypeError("batch views are made by batches() and validate()")
 
     @property
     def base_offset(self):
+        """Offset of the first record (as sent: compaction may have removed it)."""
         return self.info.base_offset
 
     @property
     def last_offset(self):
+        """Offset of the last record (as sent)."""
         return self.info.base_offset + self.info.last_offset_delta
 
     @property
     def next_offset(self):
+        """The offset after the last record."""
         return self.info.base_offset + self.info.last_offset_delta + 1
 
     @property
     def size_bytes(self):
+        """The size of the whole batch, including base offset and length."""
         return self.info.size_bytes
 
     @property
     def leader_epoch(self):
+        """Partition leader epoch that the leader wrote, or -1."""
         return self.info.partition_leader_epoch
 
     @property
     def crc(self):
+        """The stored CRC-32C."""
         return self.info.crc
 
     @property
     def attributes(self):
+        """The 16 attribute bits."""
         return self.info.attributes
 
     @property
     def compression(self):
+        """Compression type 0 to 4."""
         return self.info.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self):
+        """0 CreateTime, 1 LogAppendTime."""
         return 1 if is_log_append_time(&self.info) else 0
 
     @property
     def is_transactional(self):
+        """Whether the batch belongs to a transaction."""
         return bool(is_transactional(&self.info))
 
     @property
     def is_control(self):
+        """Whether the batch holds a control record (a transaction marker)."""
         return bool(is_control(&self.info))
 
     @property
     def delete_horizon_ms(self):
+        """The time from which compaction may drop its tombstones and markers, if set."""
         return self.info.base_timestamp if self.info.attributes & DELETE_HORIZON_MASK else None
 
     @property
     def base_timestamp(self):
+        """The base of the records' timestamp deltas."""
         return self.info.base_timestamp
 
     @property
     def max_timestamp(self):
+        """The largest timestamp, or the append time with LogAppendTime."""
         return self.info.max_timestamp
 
     @property
     def producer_id(self):
+        """Producer id, or -1."""
         return self.info.producer_id
 
     @property
     def producer_epoch(self):
+        """Producer epoch, or -1."""
         return self.info.producer_epoch
 
     @property
     def base_sequence(self):
+        """Sequence number of the first record, or -1."""
         return self.info.base_sequence
 
     @property
     def records_count(self):
+        """Number of records in the batch."""
         return self.info.records_count
 
     @property
     def data(self):
+        """The batch's bytes, not copied."""
         return self.view[self.position:self.position + self.info.size_bytes]
 
     def __repr__(self):
@@ -222,6 +255,7 @@ cdef class BatchView:
 
 
 def assign(batch, *, int64_t base_offset, int32_t leader_epoch, log_append_time=None):
+    """Set the leader's fields in place; a ``log_append_time`` (ms) recomputes the CRC."""
     cdef BatchInfo info
     cdef MemoryView given = view_of(batch, True)
     cdef Py_ssize_t size = given.size

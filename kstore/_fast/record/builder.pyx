@@ -113,6 +113,8 @@ cdef Py_ssize_t build_single(
 
 
 cdef class RecordBatchBuilder:
+    """One batch under construction: append records, ``build()``, ``reset()``, and so on."""
+
     def __cinit__(self):
         self.data = <uint8_t*>PyMem_RawMalloc(FIRST_ROOM)
         if self.data == NULL:
@@ -317,21 +319,30 @@ cdef class RecordBatchBuilder:
         self.size_bytes += size
 
     cpdef int reset(self) except -1:
+        """Start the next batch with the same settings, in the same memory."""
         self.size_bytes = BATCH_HEADER_SIZE
         self.count = 0
         self.sealed = False
         return 0
 
     def append(self, value, key=None, int64_t timestamp=-1, headers=()):
+        """Add a record (timestamp in ms, -1 for none); returns its offset delta.
+
+        Raises TypeError for parts that are not bytes-like, OverflowError above the format's 2 GiB.
+        """
         self.append_objects(value, key, timestamp, headers)
         return self.count - 1
 
     def extend(self, records, int64_t timestamp=-1):
+        """Add records; ``timestamp`` is for those without one. Returns the count so far."""
         for record in records:
             self.append_record(record, timestamp)
         return self.count
 
     def build(self, int64_t base_offset=0, int32_t leader_epoch=-1):
+        """The batch, compressed and with its CRC. Raises ValueError if it is empty or already
+        built.
+        """
         self.seal(base_offset, leader_epoch)
         return PyBytes_FromStringAndSize(<char*>self.data, self.size_bytes)
 
@@ -389,6 +400,7 @@ def build_batch(records, *, int64_t timestamp=-1, int compression=0, int level=-
                 int64_t base_offset=0,
                 int32_t leader_epoch=-1, int64_t producer_id=-1, int16_t producer_epoch=-1,
                 int32_t base_sequence=-1, bint transactional=False, bint control=False):
+    """One batch from ``records`` in one call."""
     cdef RecordBatchBuilder builder = RecordBatchBuilder(
         compression=compression, level=level, producer_id=producer_id,
         producer_epoch=producer_epoch,

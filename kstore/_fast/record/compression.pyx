@@ -27,7 +27,7 @@ cdef enum:
 
 
 class CompressionError(ValueError):
-    pass
+    """The data can't be decompressed, or exceeds the limit."""
 
 
 cdef object _library():

@@ -144,6 +144,10 @@ cdef class BatchCursor:
 @cython.no_gc
 @cython.freelist(256)
 cdef class Record:
+    """One record. It keeps the buffer (or its batch's decompressed bytes) in memory. ``key``,
+    ``value`` and ``headers`` are created when they are accessed.
+    """
+
     cdef readonly BatchView batch
     cdef const uint8_t* _key
     cdef const uint8_t* _value
@@ -158,25 +162,30 @@ cdef class Record:
 
     @property
     def key(self):
+        """The key, or None."""
         return PyBytes_FromStringAndSize(<char*>self._key,
                                          self._key_size) if self._key_size >= 0 else None
 
     @property
     def value(self):
+        """The value, or None (a tombstone)."""
         if self._value_size < 0:
             return None
         return PyBytes_FromStringAndSize(<char*>self._value, self._value_size)
 
     @property
     def key_size(self):
+        """The size of the key in bytes; -1 if the key is None."""
         return self._key_size
 
     @property
     def value_size(self):
+        """The size of the value in bytes; -1 if the value is None."""
         return self._value_size
 
     @property
     def headers(self):
+        """The headers, in order. Raises InvalidBatchError if they are malformed."""
         cdef const uint8_t* end = self._value + self._size_to_end
         cdef const uint8_t* p = self._value + (self._value_size if self._value_size > 0 else 0)
         cdef int32_t count = 0
@@ -185,10 +194,12 @@ cdef class Record:
 
     @property
     def timestamp_type(self):
+        """0 for CreateTime, 1 for LogAppendTime."""
         return self.batch.timestamp_type
 
     @property
     def leader_epoch(self):
+        """The leader epoch of the record's batch, or -1."""
         return self.batch.info.partition_leader_epoch
 
     def __eq__(self, other):
@@ -252,6 +263,13 @@ cdef class RecordIterator:
 
 
 cdef class RecordSet:
+    """The records in a buffer of batches. Iterating decodes one record after another. Indexing
+    decodes all records and keeps them.
+
+    Iteration, ``len`` and indexing raise InvalidBatchError at the first invalid batch. Iteration
+    returns the records before it first.
+    """
+
     cdef object buffer
     cdef dict options
     cdef list records
@@ -297,6 +315,7 @@ cdef class RecordSet:
         return self.records[index]
 
     def values(self):
+        """All values as a list. Faster than reading them record by record."""
         cdef RecordFields fields
         cdef BatchCursor cursor = BatchCursor(self.buffer, **self.options)
         cdef list found = []
@@ -309,6 +328,9 @@ cdef class RecordSet:
 
     @property
     def next_offset(self):
+        """The offset after the last whole batch: a reader continues there, even if offsets have
+        gaps. None if there is no batch.
+        """
         cdef BatchInfo info
         cdef Py_buffer* raw
         cdef const uint8_t* p
@@ -325,6 +347,7 @@ cdef class RecordSet:
 
     @property
     def size_bytes(self):
+        """The size of the buffer in bytes."""
         return memoryview(self.buffer).nbytes
 
     def __repr__(self):
@@ -342,6 +365,13 @@ def read_headers(bytes data not None, Py_ssize_t position):
 
 def decode(buffer, *, verify=True, start_offset=0, end_offset=None, control=False, aborted=None,
            max_decompressed_bytes=-1):
+    """The records in ``buffer`` with offsets from ``start_offset`` to before ``end_offset``.
+
+    A partial batch at the end, as in fetch responses, is skipped. With ``verify`` each batch's CRC
+    is checked. Control batches are skipped unless ``control`` is True. ``aborted`` lists the
+    (producer id, first offset) pairs of a Fetch response; records of these transactions are skipped
+    (read_committed). ``max_decompressed_bytes`` limits the size of one batch (below 0: 256 MiB).
+    """
     return RecordSet(buffer, verify=verify, start_offset=start_offset, end_offset=end_offset,
                      control=control, aborted=aborted,
                      max_decompressed_bytes=max_decompressed_bytes)
