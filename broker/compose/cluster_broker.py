@@ -162,6 +162,7 @@ class ClusterBroker(Broker):
         announce = LogDirEvents(self.node, store).announce
         self.log_dir_failures.on_offline = lambda places: announce()
         self.replica_manager.on_refused = announce
+        self.replica_manager.on_older_store = lambda: self.producer_ids().note_older_store()
         self.isr = IsrChanges(self.node, self.table, member, self.peers)
         self.isr.start()
         give_hints(config, self.table, self.metadata)

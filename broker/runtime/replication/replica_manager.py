@@ -81,6 +81,10 @@ class ReplicaManager:
         """Called when a delayed role cannot be applied, or its response has the end of a log. The
         controller must know, and sends the roles again.
         """
+        self.on_older_store: Callable[[], Awaitable[object]] | None = None
+        """Awaited when a log has later leader epochs than its role: the store was restored from an
+        older copy.
+        """
         self.before_roles: Callable[[Collection[str]], Awaitable[object]] | None = None
         """Awaited with the names of topics before this broker leads or follows their partitions."""
         self.replicas = replicas
@@ -295,6 +299,8 @@ class ReplicaManager:
                     self._delayed.add(role)
                 elif not self._is_stale(request):
                     code = self.replicas.take(entry, state, log_config)
+            if code == ErrorCode.FENCED_LEADER_EPOCH and self.on_older_store is not None:
+                await self.on_older_store()
             row = LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
             taken = code == ErrorCode.NONE and role.place not in late
             if code == ErrorCode.FENCED_LEADER_EPOCH or (taken and state.leader == NO_LEADER):

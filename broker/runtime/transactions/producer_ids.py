@@ -3,7 +3,9 @@ ids from the store, and allocates ids from its block.
 
 The node is Kafka's `/latest_producer_id_block`. As in Kafka, the rest of a block is lost when the
 broker stops. If logs are copied from another cluster with their producer ids, the node also has the
-smallest id that this cluster may allocate.
+smallest id that this cluster may allocate. A store that is restored from an older copy has an older
+node: ids that were allocated after the copy would be allocated again, and a new producer's batch
+could be taken for a duplicate of the other one's. So a broker that notices it leaves many ids out.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination.store import (
@@ -20,7 +23,7 @@ from kstore.broker.coordination.store import (
     NoNodeError,
     StoreError,
 )
-from kstore.errors import ErrorCode, error_for
+from kstore.errors import ErrorCode, KafkaError, error_for
 
 if TYPE_CHECKING:
     from kstore.broker.coordination.store import Store
@@ -32,6 +35,8 @@ NODE = "/latest_producer_id_block"
 LEAST = "kstore_least"
 BLOCK_SIZE = 1000
 NO_PRODUCER_ID = -1
+LEFT_OUT = 1 << 32
+"""More ids than a cluster allocates between a copy of its store and the restore."""
 
 
 class ProducerIds:
@@ -51,6 +56,9 @@ class ProducerIds:
         self.least = 0
         """The smallest id that may be allocated. Known once there was a block."""
         self._one_at_a_time = asyncio.Lock()
+        self._is_older_store = False
+        self._left_out = 0
+        """The number of ids before the next block that are left out."""
 
     async def next_id(self) -> int:
         """An id that no other producer has or will have. Raises KafkaError while the store is
@@ -73,13 +81,27 @@ class ProducerIds:
             if not self.is_ready:
                 try:
                     block = await self._run_blocking(
-                        lambda: take_block(self._store, self._broker_id)
+                        lambda: take_block(self._store, self._broker_id, self._left_out)
                     )
                 except StoreError as error:
                     LOGGER.error("producer ids can't be allocated: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+                self._left_out = 0
                 self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE
+
+    async def note_older_store(self) -> None:
+        """The store was restored from an older copy: this broker's block, and those that follow in
+        the store, may have been allocated before. Only the first call has an effect.
+        """
+        if self._is_older_store:
+            return
+        self._is_older_store = True
+        async with self._one_at_a_time:
+            self._left_out = LEFT_OUT
+            self._next = self._end = 0
+        with suppress(KafkaError):  # it was logged, and the next block begins there, too
+            await self.prepare()
 
     async def skip_to(self, least: int) -> None:
         """From now on, allocate no id below ``least`` on this broker. For the whole cluster, call
@@ -118,19 +140,21 @@ class Block(NamedTuple):
     least: int
 
 
-def take_block(store: Store, broker_id: int) -> Block:
-    """Take the next block for this broker. Other brokers may do so at the same time."""
+def take_block(store: Store, broker_id: int, left_out: int = 0) -> Block:
+    """Take the next block for this broker. Other brokers may do so at the same time. ``left_out``
+    is the number of ids before the block that are left out.
+    """
     while True:
         try:
             data, version = store.get(NODE)
         except NoNodeError:
             try:
-                store.create(NODE, _node(broker_id, Block(0, 0)))
+                store.create(NODE, _node(broker_id, Block(left_out, 0)))
             except NodeExistsError:
                 continue
-            return Block(0, 0)
+            return Block(left_out, 0)
         last, least = _read(data)
-        block = Block(last + 1, least)
+        block = Block(last + 1 + left_out, least)
         try:
             store.set(NODE, _node(broker_id, block), version)
         except BadVersionError:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kstore._fast.record.builder import build_batch
+from kstore.broker.runtime.transactions.producer_ids import LEFT_OUT
 from kstore.errors import ErrorCode
 from tests.broker.runtime.replication.in_cluster import (
     ME,
@@ -40,11 +41,13 @@ def test_a_role_below_the_logs_leader_epochs_is_refused_with_where_the_log_ends(
                 broker.partition_writer().append(T0, build_batch([value]))
         async with opened(folder) as broker:
             manager = broker.replica_manager
+            assert broker.producer_ids().offered < LEFT_OUT
             for version in range(2):
                 answer = await manager.leader_and_isr(
                     isr(state(leader, epoch=4, version=version, in_sync=(leader,)))
                 )
                 assert ends(answer) == [(ErrorCode.FENCED_LEADER_EPOCH, 9, 2)]
+            assert broker.producer_ids().offered >= LEFT_OUT
             assert broker.fetchers().followed == {}
             partition = broker.table.partition(b"t", 0)
             assert partition is not None

@@ -12,9 +12,9 @@ import pytest
 from kstore.broker.api import RequestContext
 from kstore.broker.api.transactions.producer_ids import handle_init_producer_id
 from kstore.broker.coordination.memory_store import MemoryStore
-from kstore.broker.coordination.store import Create, Store
+from kstore.broker.coordination.store import Create, Store, StoreError
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.transactions.producer_ids import NODE, ProducerIds, take_block
+from kstore.broker.runtime.transactions.producer_ids import LEFT_OUT, NODE, ProducerIds, take_block
 from kstore.errors import ErrorCode
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
@@ -82,6 +82,42 @@ def test_after_a_restart_no_id_is_given_again() -> None:
     store = MemoryStore()
     assert ask(Host(store)) == InitProducerIdResponse(producer_id=0, producer_epoch=0)
     assert ask(Host(store)).producer_id == 1000
+
+
+def test_after_an_older_store_no_id_is_given_again() -> None:
+    """Ids after the copy were given to producers whose batches are in the logs."""
+    store = MemoryStore()
+    broker, other = ProducerIds(store, 1, in_a_thread), ProducerIds(store, 2, in_a_thread)
+
+    async def story() -> list[int]:
+        found = [await broker.next_id()]
+        for _ in range(2):  # of each role that is refused
+            await broker.note_older_store()
+        return [*found, await broker.next_id(), await other.next_id()]
+
+    first, *later = asyncio.run(story())
+    assert first == 0
+    assert later == [LEFT_OUT + 1000, LEFT_OUT + 2000]
+
+
+def test_ids_are_left_out_later_if_the_store_cannot_be_reached() -> None:
+    class Away(MemoryStore):
+        away = True
+
+        def get(self, path: str) -> Any:
+            if self.away:
+                raise StoreError("away")
+            return super().get(path)
+
+    store = Away()
+    ids = ProducerIds(store, 1, in_a_thread)
+
+    async def story() -> int:
+        await ids.note_older_store()
+        store.away = False
+        return await ids.next_id()
+
+    assert asyncio.run(story()) == LEFT_OUT
 
 
 def test_ids_that_are_left_to_another_cluster_are_never_given_out_again() -> None:
