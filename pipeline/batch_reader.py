@@ -17,7 +17,7 @@ from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import ReadOptions, read_options
 from kstore.pipeline.schema import checked_columns
 from kstore.pipeline.topic_client import Life, TopicClient
-from kstore.pipeline.worker_process import spare_imports
+from kstore.pipeline.worker_process import keep_memory, spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["BatchReader", "tasks_of"]
@@ -107,6 +107,7 @@ class BatchReader(DataSourceReader):
             from kstore.pipeline.arrow import arrow_decoding
             from kstore.pipeline.fetching import read_range
 
+            keep_memory()
             spare_imports()
             for batch in read_range(wanted, self._options, arrow_decoding(self._columns)):
                 yield self._conditions.filtered(batch)

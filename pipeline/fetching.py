@@ -1,5 +1,6 @@
 """Reads offset ranges from brokers, in executors. The next Fetch is sent while the previous
-response is decoded.
+response is decoded. A range's first Fetch checks all that can have changed since the plan. The
+others, if they can, use a blocking socket (kstore.clients.replicator.blocking_fetches).
 
 If records were deleted, truncated or replaced by another topic meanwhile, that is an error with
 topic, partition and offset. With failOnDataLoss=false they are skipped, with a message on stderr.
@@ -19,6 +20,7 @@ from kstore._fast.clients.fetched import FetchedRecords
 from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.list_offsets import list_offsets
 from kstore.clients.io.loop_thread import LoopThread
+from kstore.clients.replicator.blocking_fetches import BlockingFetcher, Leader, leader_of
 from kstore.clients.replicator.wire import fetch
 from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, KafkaError, error_for
@@ -46,9 +48,12 @@ _clients: dict[tuple[tuple[str, str], ...], FetchClient] = {}
 
 
 class FetchClient:
-    """One cluster's connections, on their own loop."""
+    """One cluster's connections, on their own loop; ``blocking``: and on blocking sockets, which is
+    only faster in a process that keeps its memory (worker_process.keep_memory).
+    """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, blocking: bool = False) -> None:
+        self.is_blocking = blocking
         self.settings = client_settings("consumer", settings)
         self.thread = LoopThread()
         self.cluster = ClusterClient(self.settings)
@@ -57,9 +62,27 @@ class FetchClient:
         self.partition_bytes = (
             self.settings["max.partition.fetch.bytes"] if given else PARTITION_BYTES
         )
+        self._idle: dict[tuple[str, int], list[BlockingFetcher]] = {}
+
+    def take(self, address: tuple[str, int]) -> BlockingFetcher:
+        """An idle connection to this address, or a new one. Raises OSError."""
+        try:
+            return self._idle[address].pop()
+        except (KeyError, IndexError):
+            return BlockingFetcher(address, self.settings)
+
+    def give_back(self, fetcher: BlockingFetcher) -> None:
+        """Keep a connection for the next range, unless a response is still to come."""
+        if fetcher.is_waiting or fetcher.is_throttled:
+            fetcher.close()
+        else:
+            self._idle.setdefault(fetcher.address, []).append(fetcher)
 
     def close(self) -> None:
         """Close the connections and stop the loop."""
+        for each in self._idle.values():
+            while each:
+                each.pop().close()
         self.thread.run(self.cluster.close())
         self.thread.close()
 
@@ -69,7 +92,7 @@ def _client(settings: Mapping[str, Any]) -> FetchClient:
     key = tuple(sorted((name, str(value)) for name, value in settings.items()))
     found = _clients.get(key)
     if found is None:
-        found = _clients[key] = FetchClient(settings)
+        found = _clients[key] = FetchClient(settings, blocking=True)
     return found
 
 
@@ -96,6 +119,8 @@ class _RangeReader:
         self._range = wanted
         self._tp = TopicPartition(wanted.topic, wanted.partition)
         self._decoder = decoding(wanted, client.settings["check.crcs"])
+        self._leader: Leader | None = None
+        self._blocking: BlockingFetcher | None = None
 
     def batches(self) -> Iterator[Any]:
         """See read_range."""
@@ -107,26 +132,72 @@ class _RangeReader:
                 data = self._answer(pending, offset)
                 next_offset = self._next(data, offset, last_progress)
                 if next_offset < end:
+                    if self._client.is_blocking and offset == self._range.start < next_offset:
+                        self._use_blocking()
                     pending = self._ask(next_offset)
                 if data.error_code == ErrorCode.NONE and next_offset > offset:
                     yield from self._decoded(data, offset)
+                del data  # the next response gets its memory, which is in the CPU's cache
                 if next_offset > offset:
                     offset = next_offset
                     last_progress = time.monotonic()
         finally:
-            pending.cancel()  # the reader has stopped, or there was an error
+            if pending is not None:
+                pending.cancel()  # the reader has stopped, or there was an error
+            if self._blocking is not None:
+                self._client.give_back(self._blocking)
 
     # ---- requests ----
 
-    def _ask(self, offset: int) -> Future[PartitionData]:
-        """Send a Fetch; its response arrives during other work."""
-        return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
+    def _ask(self, offset: int) -> Future[PartitionData] | None:
+        """Send a Fetch; its response arrives during other work. None: over the blocking socket."""
+        client = self._client
+        if self._blocking is not None and self._leader is not None:
+            try:
+                self._blocking.ask(
+                    self._leader, self._tp, offset,
+                    isolation=client.isolation, partition_bytes=client.partition_bytes,
+                )  # fmt: skip
+            except OSError:
+                self._use_client()
+            else:
+                return None
+        return self._from_client(offset)
 
-    def _answer(self, pending: Future[PartitionData], offset: int) -> PartitionData:
+    def _answer(self, pending: Future[PartitionData] | None, offset: int) -> PartitionData:
+        if pending is None and self._blocking is not None:
+            try:
+                data = self._blocking.answer()
+            except (OSError, KafkaError):  # the client finds the cause
+                self._use_client()
+            else:
+                if self._blocking.is_throttled:
+                    self._use_client()
+                return data
         try:
-            return pending.result()
+            return (pending or self._from_client(offset)).result()
         except KafkaError as error:
             raise self._unanswered(error, offset) from error
+
+    def _from_client(self, offset: int) -> Future[PartitionData]:
+        """Send a Fetch by the client, which finds leaders and handles errors."""
+        return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
+
+    def _use_blocking(self) -> None:
+        """Use a blocking socket for the rest of the range, if the leader has one for it."""
+        client = self._client
+        try:
+            self._leader = client.thread.run(leader_of(client.cluster, self._tp))
+            if self._leader is not None:
+                self._blocking = client.take(self._leader.address)
+        except (OSError, KafkaError):  # the client finds the cause
+            pass
+
+    def _use_client(self) -> None:
+        """Use the client for the rest of the range."""
+        if self._blocking is not None:
+            self._blocking.close()
+            self._blocking = None
 
     async def _fetch(self, offset: int) -> PartitionData:
         """The partition's response: records, or OFFSET_OUT_OF_RANGE."""

@@ -32,7 +32,7 @@ from kstore.pipeline.ranges import OffsetRange
 from kstore.pipeline.read_options import EARLIEST, LATEST, read_options
 from kstore.pipeline.schema import checked_columns
 from kstore.pipeline.topic_client import Life, TopicClient
-from kstore.pipeline.worker_process import spare_imports
+from kstore.pipeline.worker_process import keep_memory, spare_imports
 from kstore.types import TopicPartition
 
 __all__ = ["StreamReader"]
@@ -152,6 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from kstore.pipeline.arrow import arrow_decoding
         from kstore.pipeline.fetching import read_range
 
+        keep_memory()
         spare_imports()
         yield from read_range(wanted, self._options, arrow_decoding(self._columns))
 

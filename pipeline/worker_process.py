@@ -40,7 +40,7 @@ def spare_imports() -> None:
 def keep_memory() -> None:
     """Have the allocator keep up to 64 MB that are free, for tasks that use buffers of megabytes
     again and again. Otherwise glibc returns each to the system, which clears the pages of the next
-    one: a sixth of the CPU time of a task that writes. Other allocators stay as they are.
+    one: a sixth of the CPU time of a task that reads or writes. Other allocators stay as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

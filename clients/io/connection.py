@@ -112,6 +112,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The number of outstanding requests."""
         return len(self._expected) + len(self._held or ())
 
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """The broker's IP address and port; None before the connection is made."""
+        if self._transport is None:
+            return None
+        found = self._transport.get_extra_info("peername")
+        return None if found is None else (found[0], found[1])
+
     def send(
         self, request: Message, version: int, *, answered: bool = True, extra_wait_ms: float = 0
     ) -> asyncio.Future[Message]:

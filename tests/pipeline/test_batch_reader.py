@@ -4,15 +4,20 @@ records are deleted, and errors that say where the problem is and what to do.
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kstore.clients import AdminClient, NewTopic, Producer
+from kstore.clients.replicator.blocking_fetches import BlockingFetcher
 from kstore.pipeline.batch_reader import BatchReader
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.ranges import OffsetRange
@@ -260,3 +265,129 @@ def test_a_pyspark_that_is_too_old_is_told_so(monkeypatch: pytest.MonkeyPatch) -
 def test_segments_are_no_stream() -> None:
     with pytest.raises(PipelineError, match="option path is for batch reads"):
         KstoreDataSource({"path": "data", "subscribe": "a"}).streamReader(SCHEMA)
+
+
+# ---- a range of several fetches ----
+
+SMALL = {"kafka.max.partition.fetch.bytes": "2000"}
+"""A few batches of `several` in each response."""
+
+
+@pytest.fixture
+def several(broker: Broker, make_topic: MakeTopic) -> str:
+    """A topic of 40 batches."""
+    topic = make_topic(1)
+    with Producer(broker.bootstrap_servers, linger_ms=0) as producer:
+        for value in range(40):
+            producer.send(topic, b"%200d" % value, partition=0)
+            producer.flush()
+    return topic
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets of the requests that go over a blocking socket."""
+    offsets: list[int] = []
+    ask = BlockingFetcher.ask
+
+    def seen(self: BlockingFetcher, *args: Any, **named: Any) -> None:
+        offsets.append(args[2])
+        ask(self, *args, **named)
+
+    monkeypatch.setattr(BlockingFetcher, "ask", seen)
+    return offsets
+
+
+def pieces(broker: Broker, topic: str, **options: str) -> Generator[list[int], None, None]:
+    """The values of a batch read, as they arrive."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    reader = BatchReader(SCHEMA, given | SMALL | QUICK | options)
+    for task in reader.partitions():
+        for batch in reader.read(task):
+            yield [int(value.as_py()) for value in batch["value"]]
+
+
+def test_all_fetches_of_a_range_but_the_first_use_a_blocking_socket(
+    broker: Broker, several: str, asked: list[int]
+) -> None:
+    found = list(pieces(broker, several))
+    assert list(chain(*found)) == list(range(40))
+    assert asked == [rows[0] for rows in found[1:]]
+
+
+def test_a_lost_connection_is_replaced_by_the_client(
+    broker: Broker, several: str, asked: list[int]
+) -> None:
+    rows = pieces(broker, several)
+    found = next(rows) + next(rows)
+    for each in gc.get_objects():
+        if isinstance(each, BlockingFetcher) and each.is_waiting:
+            each._socket.shutdown(socket.SHUT_RDWR)
+    assert found + list(chain(*rows)) == list(range(40))
+    assert len(asked) < 4
+
+
+def test_a_reader_that_stopped_leaves_no_response_to_the_next_one(
+    broker: Broker, several: str, asked: list[int]
+) -> None:
+    rows = pieces(broker, several)
+    next(rows), next(rows)
+    rows.close()
+    assert list(chain(*pieces(broker, several))) == list(range(40))
+    assert len(asked) > 2
+
+
+def test_a_topic_made_anew_between_two_fetches_is_not_read(
+    broker: Broker, admin: AdminClient, several: str, asked: list[int]
+) -> None:
+    rows = pieces(broker, several)
+    next(rows), next(rows)
+    admin.delete_topics([several])
+    admin.create_topics([NewTopic(several, 1)])
+    write(broker.bootstrap_servers, several, range(100, 140))
+    with pytest.raises(PipelineError, match="deleted and created again"):
+        list(rows)
+    assert asked
+
+
+def test_a_throttled_connection_is_not_used_again(
+    broker: Broker, several: str, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = BlockingFetcher.answer
+
+    def throttled(self: BlockingFetcher) -> Any:
+        found = answer(self)
+        self.is_throttled = True
+        return found
+
+    monkeypatch.setattr(BlockingFetcher, "answer", throttled)
+    assert list(chain(*pieces(broker, several))) == list(range(40))
+    assert len(asked) == 1
+
+
+def test_aborted_transactions_are_skipped_in_every_fetch(
+    broker: Broker, make_topic: MakeTopic, asked: list[int]
+) -> None:
+    topic = make_topic(1)
+    with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for value in range(20):
+            producer.begin_transaction()
+            producer.send(topic, b"%200d" % value, partition=0)
+            if value % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    found = pieces(broker, topic, **{"kafka.isolation.level": "read_committed"})
+    assert list(chain(*found)) == list(range(0, 20, 2))
+    assert asked
+
+
+def test_a_task_that_reads_keeps_its_memory(
+    broker: Broker, several: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    keep = "kstore.pipeline.batch_reader.keep_memory"
+    monkeypatch.setattr(keep, lambda: called.append("batch"))
+    next(pieces(broker, several))
+    assert called == ["batch"]

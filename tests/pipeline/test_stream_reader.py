@@ -56,6 +56,18 @@ def test_each_micro_batch_goes_on_where_the_last_one_ended(
     assert values(query.step()) == [5, 6, 7]
 
 
+def test_a_task_of_a_micro_batch_keeps_its_memory(
+    broker: Broker, make_topic: MakeTopic, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(1)
+    write(broker.bootstrap_servers, topic, range(5))
+    called: list[int] = []
+    keep = "kstore.pipeline.stream_reader.keep_memory"
+    monkeypatch.setattr(keep, lambda: called.append(1))
+    assert values(start(topic).step()) == [0, 1, 2, 3, 4]
+    assert called == [1]
+
+
 def test_a_query_starts_at_the_latest_offset_unless_told(
     broker: Broker, make_topic: MakeTopic, start: Start
 ) -> None:
