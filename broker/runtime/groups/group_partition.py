@@ -202,8 +202,8 @@ class GroupPartition(CoordinatorPartition):
         for change in result.timers:
             assert change.event is not None
             self._timers.set(change.key, change.delay_ms, change.event)
-        told = self.writer.to_be_committed(self.place)
-        return result.response if told is None else self._settled(told, result.response)
+        durable = self.writer.to_be_committed(self.place)
+        return result.response if durable is None else self._settled(durable, result.response)
 
     def _answer(self, request: Message, asked: Asker) -> Work[Message | LateAnswer]:
         self.check()  # it may have waited for earlier steps

@@ -21,8 +21,9 @@ from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
-from kstore.broker.state.groups.timers import HeartbeatExpired, heartbeat_key
+from kstore.broker.state.groups.timers import heartbeat_key
 from kstore.broker.state.metadata.topic_rules import NewTopic
+from kstore.broker.state.work import each
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
 from kstore.log import LogConfig
@@ -334,7 +335,7 @@ def test_a_heartbeat_without_news_is_no_step(
         assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert len(begun) == 1
         # Behind steps that wait, it is one of them: it must not overtake what they decide.
-        waiting = partition._line.begin_soon(partition._told(HeartbeatExpired("g", "ghost")))
+        waiting = partition._line.begin_soon(each(str, "g"))
         tasks = asyncio.all_tasks()
         answer: Any = coordinator.answer("g", beat, ASKED)
         received: list[object] = []
