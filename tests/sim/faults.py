@@ -52,6 +52,8 @@ class Faults:
         """Partitions that have a damaged segment."""
         self.bad_disk: Node | None = None
         """The broker whose files are damaged: the other brokers' data must be enough."""
+        self.copied = False
+        """Whether there is a copy of the coordination store that will be restored."""
         self.stopping = False
         self.struck: dict[str, int] = {}
         many = len(self.nodes) > 1
@@ -392,6 +394,33 @@ def _lose_unsynced(faults: Faults) -> None:
     faults.later(1.0, 2.0, lose)
 
 
+def _restore_store(faults: Faults) -> None:
+    """The coordination store is copied, a broker dies and comes back, and its leaderships move.
+    Then all brokers die, and start with the older copy.
+    """
+    world, node = faults.world, faults.victim()
+    if node is None or faults.copied or not all(each.ready for each in faults.nodes.values()):
+        return
+    faults.copied = True
+    path = f"{world.folder}/store"
+    copy = world.store.copy(path)
+    world.note("the store is copied")
+    node.kill()
+    faults.start_again(node)
+
+    def restore() -> None:
+        for each in faults.nodes.values():
+            if each.life is not None:
+                each.kill()
+        world.note("the store is restored from the copy")
+        world.store.restore(path, copy)
+        faults.copied = False
+        for each in faults.nodes.values():
+            faults.start_again(each)
+
+    faults.later(12.0, 16.0, restore)
+
+
 def _damage_index(faults: Faults) -> None:
     _damage_while_down(faults, INDEX_DAMAGES)
 
@@ -425,11 +454,12 @@ FAULTS: dict[str, Fault] = {
     "rot": Fault(_bit_rot, 2, True, "a bit of a segment turns while its broker runs"),
     "alone": Fault(_lose_alone, 1, True, "who is in sync alone stops, and its segments are cut"),
     "unsynced": Fault(_lose_unsynced, 1, True, "one loses what it had not synced, others stop"),
+    "restored": Fault(_restore_store, 1, True, "all brokers start with an older copy of the store"),
 }
 """Every kind of fault by its name."""
 DAMAGES = ("files", "rot", "alone")
 """Those that damage what is in the log. They keep company with few workloads."""
-ON_REQUEST = ("alone", "deaf", "unsynced")
+ON_REQUEST = ("alone", "deaf", "unsynced", "restored")
 """Those that strike only where they are asked for: they lose more than others may, or last longer.
 """
 USUAL = tuple(kind for kind in FAULTS if kind not in ON_REQUEST)

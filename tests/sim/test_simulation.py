@@ -60,6 +60,17 @@ def test_a_clean_election_loses_nothing_that_another_broker_has(
     assert_good(run_simulations("--seed", "5", "--seeds", "4", *unsynced), *unsynced)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", SOME)
+def test_an_older_store_loses_no_acknowledged_records(
+    run_simulations: Simulations, seeds: range
+) -> None:
+    """The coordination store is restored from a copy of before leaders moved."""
+    restored = ("--brokers", "3", "--faults", "restored", "--seconds", "30")
+    restored = (*restored, "--workloads", "produce")
+    assert_good(run_simulations(*seeds_from(0, seeds), *restored), *restored)
+
+
 def fresh_seed() -> int:
     """Another seed for every commit, so that a repeated run of a commit is the same; random outside
     a checkout.

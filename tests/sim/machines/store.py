@@ -6,7 +6,7 @@ silent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import (
@@ -22,6 +22,13 @@ from tests.sim.machines.loop import Life, SimLoop, current_life
 UNHEARD = 0.9
 """The share of a session's timeout after which a process that hears nothing doubts that it lives.
 """
+
+
+class Copy(NamedTuple):
+    """The contents of a tree at some time."""
+
+    nodes: dict[str, Any]
+    counters: dict[str, int]
 
 
 class StoreServer:
@@ -54,6 +61,29 @@ class StoreServer:
         if path not in self._roots:
             self._roots[path] = MemoryStore()
         return self._roots[path]
+
+    def copy(self, path: str) -> Copy:
+        """A copy of a tree, without what its sessions own."""
+        content = self._content(path)
+        nodes = {at: node for at, node in content.nodes.items() if not node.ephemeral_owner}
+        return Copy(nodes, dict(content.counters))
+
+    def restore(self, path: str, copy: Copy) -> None:
+        """Replace a tree by an older copy. All processes that used it have ended."""
+        for session in [each for each in self._sessions if each.path == path]:
+            session.expire()
+        content, tree = self._content(path), self._tree(path)
+        content.nodes.clear()
+        content.nodes.update(copy.nodes)
+        content.counters |= {"zxid": copy.counters["zxid"]}
+        content.changes.clear()
+        tree._seen_zxid = copy.counters["zxid"]
+
+    def _tree(self, path: str) -> Any:
+        return self.root(path)._tree
+
+    def _content(self, path: str) -> Any:
+        return self._tree(path).backend._content
 
     def life_ended(self, life: Life, *, after_s: float) -> None:
         """A process has ended: its sessions end after a while."""
