@@ -16,6 +16,8 @@ from tests.sim.history import Place
 from tests.sim.machines.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.machines.world import Node, World
 
+MOVES = 4
+"""Of leaders, between a copy of the coordination store and its restore."""
 CUTS = 3
 """Of segments, of who was in sync alone."""
 MOST_SKEW_MS = 3_500_000
@@ -395,8 +397,8 @@ def _lose_unsynced(faults: Faults) -> None:
 
 
 def _restore_store(faults: Faults) -> None:
-    """The coordination store is copied, a broker dies and comes back, and its leaderships move.
-    Then all brokers die, and start with the older copy.
+    """The coordination store is copied, brokers die and come back, and their leaderships move. Then
+    all brokers die, and start with the older copy.
     """
     world, node = faults.world, faults.victim()
     if node is None or faults.copied or not all(each.ready for each in faults.nodes.values()):
@@ -405,8 +407,14 @@ def _restore_store(faults: Faults) -> None:
     path = f"{world.folder}/store"
     copy = world.store.copy(path)
     world.note("the store is copied")
-    node.kill()
-    faults.start_again(node)
+
+    def move() -> None:
+        ready = [each for each in faults.nodes.values() if each.ready]
+        if len(ready) == len(faults.nodes):
+            _kill(faults)
+
+    for moves in range(MOVES):
+        faults.later(3.0 * moves, 3.0 * moves + 2.0, move)
 
     def restore() -> None:
         for each in faults.nodes.values():
@@ -418,7 +426,7 @@ def _restore_store(faults: Faults) -> None:
         for each in faults.nodes.values():
             faults.start_again(each)
 
-    faults.later(12.0, 16.0, restore)
+    faults.later(3.0 * MOVES + 8.0, 3.0 * MOVES + 12.0, restore)
 
 
 def _damage_index(faults: Faults) -> None:

@@ -66,7 +66,7 @@ def test_an_older_store_loses_no_acknowledged_records(
     run_simulations: Simulations, seeds: range
 ) -> None:
     """The coordination store is restored from a copy of before leaders moved."""
-    restored = ("--brokers", "3", "--faults", "restored", "--seconds", "30")
+    restored = ("--brokers", "3", "--faults", "restored", "--seconds", "50")
     restored = (*restored, "--workloads", "produce")
     assert_good(run_simulations(*seeds_from(0, seeds), *restored), *restored)
 
