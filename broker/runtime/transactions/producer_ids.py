@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kstore.broker.coordination.store import (
@@ -35,8 +37,17 @@ NODE = "/latest_producer_id_block"
 LEAST = "kstore_least"
 BLOCK_SIZE = 1000
 NO_PRODUCER_ID = -1
-LEFT_OUT = 1 << 32
-"""More ids than a cluster allocates between a copy of its store and the restore."""
+LEFT_OUT = 1 << 20
+"""The number of ids that are left out at least, if the store was restored."""
+PER_SECOND = 1024
+"""More ids than a cluster allocates in a second on average. After a restore, ids begin at this many
+for each second since `START_S`: above all that were allocated before, and above those that were
+allocated after an earlier restore of the same copy. They stay below 2^40 for 34 years.
+"""
+START_S = 1_735_689_600
+"""1 January 2025, in Unix seconds."""
+AGAIN_S = 60.0
+"""Notices of an older store within this time are of the same restore."""
 
 
 class ProducerIds:
@@ -56,9 +67,10 @@ class ProducerIds:
         self.least = 0
         """The smallest id that may be allocated. Known once there was a block."""
         self._one_at_a_time = asyncio.Lock()
-        self._is_older_store = False
-        self._left_out = 0
-        """The number of ids before the next block that are left out."""
+        self._noticed_at = -AGAIN_S
+        """When the store was last found to be older, by the monotonic clock."""
+        self._leaves_out = False
+        """Whether the next block leaves out what may have been allocated before a restore."""
 
     async def next_id(self) -> int:
         """An id that no other producer has or will have. Raises KafkaError while the store is
@@ -78,29 +90,33 @@ class ProducerIds:
         caller does. While the store is unavailable, raises a KafkaError that producers retry.
         """
         async with self._one_at_a_time:
-            if not self.is_ready:
+            while not self.is_ready:
+                leaves_out = self._leaves_out
+                floor = ids_until_now() if leaves_out else None
                 try:
                     block = await self._run_blocking(
-                        lambda: take_block(self._store, self._broker_id, self._left_out)
+                        partial(take_block, self._store, self._broker_id, floor)
                     )
                 except StoreError as error:
                     LOGGER.error("producer ids can't be allocated: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-                self._left_out = 0
+                if self._leaves_out and not leaves_out:
+                    continue  # the store was found to be older meanwhile
+                self._leaves_out = False
                 self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE
 
     async def note_older_store(self) -> None:
         """The store was restored from an older copy: this broker's block, and those that follow in
-        the store, may have been allocated before. Only the first call has an effect.
+        the store, may have been allocated before. Further calls within a minute have no effect.
         """
-        if self._is_older_store:
+        now = time.monotonic()
+        if now - self._noticed_at < AGAIN_S:
             return
-        self._is_older_store = True
-        async with self._one_at_a_time:
-            self._left_out = LEFT_OUT
-            self._next = self._end = 0
-        with suppress(KafkaError):  # it was logged, and the next block begins there, too
+        self._noticed_at = now
+        self._leaves_out = True
+        self._next = self._end = 0
+        with suppress(KafkaError):  # it was logged, and the next block leaves them out, too
             await self.prepare()
 
     async def skip_to(self, least: int) -> None:
@@ -140,26 +156,38 @@ class Block(NamedTuple):
     least: int
 
 
-def take_block(store: Store, broker_id: int, left_out: int = 0) -> Block:
-    """Take the next block for this broker. Other brokers may do so at the same time. ``left_out``
-    is the number of ids before the block that are left out.
+def ids_until_now() -> int:
+    """More ids than any cluster has allocated until now."""
+    return max(int(time.time()) - START_S, 0) * PER_SECOND
+
+
+def take_block(store: Store, broker_id: int, floor: int | None = None) -> Block:
+    """Take the next block for this broker. Other brokers may do so at the same time. With a
+    ``floor``, the store may be older than the last block: the block begins there or above, and
+    `LEFT_OUT` ids after the last block that the store has.
     """
     while True:
         try:
             data, version = store.get(NODE)
         except NoNodeError:
             try:
-                store.create(NODE, _node(broker_id, Block(left_out, 0)))
+                block = Block(_first(-1, 0, floor), 0)
+                store.create(NODE, _node(broker_id, block))
             except NodeExistsError:
                 continue
-            return Block(left_out, 0)
+            return block
         last, least = _read(data)
-        block = Block(last + 1 + left_out, least)
+        block = Block(_first(last, least, floor), least)
         try:
             store.set(NODE, _node(broker_id, block), version)
         except BadVersionError:
             continue
         return block
+
+
+def _first(last: int, least: int, floor: int | None) -> int:
+    """The first id of the block after the last one."""
+    return last + 1 if floor is None else max(last + 1 + LEFT_OUT, least + floor)
 
 
 def skip_blocks(store: Store, broker_id: int, least: int) -> None:

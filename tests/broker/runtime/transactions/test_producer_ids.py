@@ -14,7 +14,16 @@ from kstore.broker.api.transactions.producer_ids import handle_init_producer_id
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import Create, Store, StoreError
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.transactions.producer_ids import LEFT_OUT, NODE, ProducerIds, take_block
+from kstore.broker.runtime.transactions import producer_ids
+from kstore.broker.runtime.transactions.producer_ids import (
+    LEFT_OUT,
+    NODE,
+    PER_SECOND,
+    ProducerIds,
+    ids_until_now,
+    skip_blocks,
+    take_block,
+)
 from kstore.errors import ErrorCode
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
@@ -91,13 +100,61 @@ def test_after_an_older_store_no_id_is_given_again() -> None:
 
     async def story() -> list[int]:
         found = [await broker.next_id()]
+        before = ids_until_now()
         for _ in range(2):  # of each role that is refused
             await broker.note_older_store()
+        found.append(await broker.next_id())
+        assert before <= found[1] <= ids_until_now()
         return [*found, await broker.next_id(), await other.next_id()]
 
-    first, *later = asyncio.run(story())
+    first, far, *later = asyncio.run(story())
     assert first == 0
-    assert later == [LEFT_OUT + 1000, LEFT_OUT + 2000]
+    assert later == [far + 1, far + 1000]
+
+
+def test_the_same_copy_restored_twice_gives_no_id_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a broker that was there both times."""
+    monkeypatch.setattr(producer_ids, "AGAIN_S", 0.0)
+    store = MemoryStore()
+    ids = ProducerIds(store, 1, in_a_thread)
+
+    async def story() -> list[int]:
+        await ids.next_id()
+        copy, _ = store.get(NODE)
+        found = []
+        for seconds in (1000, 1001):
+            store.set(NODE, copy)
+            monkeypatch.setattr(producer_ids, "ids_until_now", lambda s=seconds: s * PER_SECOND)
+            await ids.note_older_store()
+            found += [await ids.next_id() for _ in range(PER_SECOND)]
+        return found
+
+    monkeypatch.setattr(producer_ids, "LEFT_OUT", 1)
+    found = asyncio.run(story())
+    assert len(set(found)) == len(found)
+
+
+def test_ids_above_the_clocks_are_left_out_too() -> None:
+    """A clock may be wrong, and a target of exact copies has its own ids from 2^40 on."""
+    store = MemoryStore()
+    skip_blocks(store, 1, 1 << 40)
+    assert take_block(store, 1) == (1 << 40, 1 << 40)
+    floor = ids_until_now()
+    assert take_block(store, 1, floor).first == (1 << 40) + floor
+    assert take_block(store, 1, 0).first == (1 << 40) + floor + 1000 + LEFT_OUT
+
+
+def test_a_block_that_is_fetched_while_the_older_store_is_noticed_is_not_used() -> None:
+    store = MemoryStore()
+    ids = ProducerIds(store, 1, in_a_thread)
+
+    async def story() -> int:
+        taking = asyncio.ensure_future(ids.next_id())
+        await asyncio.sleep(0)  # it has begun
+        await ids.note_older_store()
+        return await taking
+
+    assert asyncio.run(story()) >= ids_until_now() - 600 * PER_SECOND
 
 
 def test_ids_are_left_out_later_if_the_store_cannot_be_reached() -> None:
@@ -117,7 +174,7 @@ def test_ids_are_left_out_later_if_the_store_cannot_be_reached() -> None:
         store.away = False
         return await ids.next_id()
 
-    assert asyncio.run(story()) == LEFT_OUT
+    assert asyncio.run(story()) >= ids_until_now() - 600 * PER_SECOND
 
 
 def test_ids_that_are_left_to_another_cluster_are_never_given_out_again() -> None:
