@@ -5,6 +5,7 @@ of a group's members. It costs less than a future and a task: no turn of the loo
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any
@@ -13,6 +14,8 @@ from kstore.errors import KafkaError
 from kstore.protocol.schema import Message
 
 __all__ = ["LateAnswer"]
+
+LOGGER = logging.getLogger(__name__)
 
 
 class LateAnswer(Awaitable[Message]):
@@ -47,7 +50,10 @@ class LateAnswer(Awaitable[Message]):
         self._given = answer
         receive, self._receive, self._turn = self._receive, None, None
         if receive is not None:
-            receive(answer)
+            try:
+                receive(answer)
+            except Exception:  # whoever gives answers has others to give
+                LOGGER.exception("a late answer was not sent")
 
     def when_given(self, receive: Callable[[Message | Exception], None]) -> None:
         """Call ``receive`` with the answer: now if it was given, else later."""

@@ -6,6 +6,7 @@ another step is changing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
@@ -16,6 +17,7 @@ from kstore.errors import ErrorCode, error_for
 
 __all__ = ["Step", "StepLine"]
 
+LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 SLICE_S = 0.001
 """The slice of each turn. It is shorter than other slices: requests of groups and their responses
@@ -106,7 +108,10 @@ class Step(Generic[T]):
             self._waiter.set_result(None)
         then, self._then = self._then, None
         if then is not None:
-            then(self)
+            try:
+                then(self)
+            except Exception:  # the steps after it must run
+                LOGGER.exception("what follows a step failed")
 
 
 class StepLine:

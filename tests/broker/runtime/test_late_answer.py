@@ -24,6 +24,18 @@ def test_its_receiver_is_called_once_with_the_first_answer() -> None:
     assert received == [ANSWER]
 
 
+def test_a_receiver_that_fails_keeps_nobody_else_from_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def failing(_: Message | Exception) -> None:
+        raise OSError("the connection is gone")
+
+    late = LateAnswer()
+    late.when_given(failing)
+    late.give(ANSWER)
+    assert "the connection is gone" in caplog.text
+
+
 def test_who_asks_after_it_was_given_gets_it_at_once() -> None:
     received: list[Message | Exception] = []
     late = LateAnswer()

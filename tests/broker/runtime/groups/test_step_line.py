@@ -89,6 +89,21 @@ def test_a_step_that_fails_tells_who_asks_and_lets_the_others_go_on(line: Line) 
     assert second.result() == "b"
 
 
+def test_steps_go_on_after_one_whose_receiver_fails(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(_: object) -> None:
+        raise OSError("the connection is gone")
+
+    first = line.begin(line.work("a", 2 * PER_SLICE))
+    first.when_done(failing)
+    second = line.begin(line.work("b", 0))
+    while line.manual.soon:
+        line.manual.turn()
+    assert second.result() == "b"
+    assert "the connection is gone" in caplog.text
+
+
 def test_who_waits_when_the_line_is_closed_has_to_look_for_another_coordinator(line: Line) -> None:
     async def story() -> None:
         steps = [line.begin(line.work(name, 3 * PER_SLICE)) for name in "ab"]
