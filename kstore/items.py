@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kstore.types import TopicPartition
@@ -75,18 +76,19 @@ def check_name(what: str, given: object) -> None:
 
 def check_int(name: str, given: object, low: int, high: int) -> None:
     """Raise TypeError for what is not an int, such as text and True, and ValueError for an int that
-    is not in low to high. If ``high`` is 2^63 - 1, the message has only ``low``.
+    is not in low to high. If ``high`` is 2^63 - 1, the message has only ``low``. numpy's integers
+    are ints, too.
     """
-    if not isinstance(given, int) or isinstance(given, bool):
+    if not isinstance(given, Integral) or isinstance(given, bool):
         raise TypeError(f"{name} is {_shown(given)}: pass an int")
-    _check_range(name, given, low, high)
+    _check_range(name, int(given), low, high)
 
 
 def check_number(name: str, given: object, low: float, high: float) -> None:
     """Like `check_int`, for numbers that may have a fraction."""
-    if not isinstance(given, (int, float)) or isinstance(given, bool):
+    if not isinstance(given, Real) or isinstance(given, bool):
         raise TypeError(f"{name} is {_shown(given)}: pass a number")
-    _check_range(name, given, low, high)
+    _check_range(name, given if isinstance(given, (int, float)) else float(given), low, high)
 
 
 def check_bool(name: str, given: object) -> None:

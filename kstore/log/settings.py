@@ -105,8 +105,10 @@ class LogConfig:
                 check(name, value, *_RANGES.get(name, (0, _UNLIMITED)))
             elif isinstance(default, tuple):
                 check_items(name, value, "delete and compact")
-                for word in value:
+                words = tuple(value)
+                for word in words:
                     _check_word(name, word)
+                object.__setattr__(self, name, words)
             else:
                 _check_word(name, value)
 

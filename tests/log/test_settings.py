@@ -43,6 +43,14 @@ def test_the_level_is_that_of_the_codec(kind: str, level: int) -> None:
     assert config.compression_level == level
 
 
+def test_a_cleanup_policy_can_be_any_items() -> None:
+    for given in (["compact"], {"compact"}, iter(["compact"])):
+        config = LogConfig(cleanup_policy=given)  # type: ignore[arg-type]
+        assert config.compacts
+        assert not config.deletes
+        assert hash(config) == hash(LogConfig(cleanup_policy=("compact",)))
+
+
 def test_an_empty_cleanup_policy_deletes_nothing(tmp_path: Path) -> None:
     settings = {"segment_bytes": 500, "retention_bytes": 0, "retention_ms": 0}
     with kstore.open_log(tmp_path / "kept", cleanup_policy=(), **settings) as log:

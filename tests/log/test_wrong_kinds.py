@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstore
-from kstore.log.errors import LogStorageError
+from kstore.log.errors import LogStorageError, RecordTooLargeError
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,17 @@ def in_transaction(log_dir: Any, log: Any) -> None:
     """Append to it."""
     with log_dir.transaction() as transaction:
         transaction.append(log, b"x")
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    import numpy
+
+    small, ratio = numpy.int64(5), numpy.float32(0.5)
+    with (
+        kstore.open_log(tmp_path, max_message_bytes=small, min_cleanable_dirty_ratio=ratio) as log,
+        pytest.raises(RecordTooLargeError),
+    ):
+        log.append(b"x" * 1000)
 
 
 def test_a_flush_policy_that_is_none_names_those_that_are(tmp_path: Path) -> None:
