@@ -184,8 +184,13 @@ class _RangeReader:
         return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
 
     def _use_blocking(self) -> None:
-        """Use a blocking socket for the rest of the range, if the leader has one for it."""
+        """Use a blocking socket for the rest of the range, if the leader has one for it, and the
+        metadata does not have another topic by now.
+        """
         client = self._client
+        planned = Life(self._range.partition_epoch, -1, self._range.topic_id)
+        if self._life().is_another(planned):
+            return
         try:
             self._leader = client.thread.run(leader_of(client.cluster, self._tp))
             if self._leader is not None:
