@@ -117,7 +117,7 @@ def test_a_request_is_a_span_with_its_client_and_parts(
 ) -> None:
     plane = Plane(tmp_path)
     spans = RequestSpans(provider)
-    plane.plane.times.tell = spans.tell
+    plane.plane.times.tell = spans.report
     plane.plane.times.set_chance(1, 1.0)
     client = plane.client()
     client.call(PRODUCE, 9, produce())

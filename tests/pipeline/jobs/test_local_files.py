@@ -345,7 +345,7 @@ def test_a_write_that_fails_is_told_and_takes_its_files_away(tmp_path: Path) -> 
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True,
         cwd=Path(__file__).parents[3],
     )  # fmt: skip
-    assert "can't be written: File too large. Start the job again" in done.stdout
+    assert "can't be written: File too large. Solve this and start the job again" in done.stdout
     assert list((tmp_path / "data").iterdir()) == []
 
 

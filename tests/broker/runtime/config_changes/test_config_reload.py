@@ -29,7 +29,7 @@ class Parts:
         def make_quotas() -> None:
             note("first quota")
 
-        stored = SimpleNamespace(reload=lambda: note("quotas"), tell=lambda: note("quotas told"))
+        stored = SimpleNamespace(reload=lambda: note("quotas"), notify=lambda: note("quotas told"))
         quotas: Any = make_quotas
         make_quotas.made = SimpleNamespace(stored=stored) if quotas_made else None  # type: ignore[attr-defined]
         scram: Any = SimpleNamespace(made=SimpleNamespace(reload=lambda paths: note(sorted(paths))))
