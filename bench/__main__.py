@@ -72,13 +72,14 @@ def chosen(names: list[str]) -> tuple[list[str], list[str]]:
 def _run(name: str, settings: Settings, rows: list[report.Row]) -> list[str]:
     begin = time.monotonic()
     progress(f"{name}: {GROUPS[name]} ...")
+    before = len(rows)
     try:
-        made: list[report.Row] = importlib.import_module(f"bench.{name}").rows(settings)
+        for row in importlib.import_module(f"bench.{name}").rows(settings):
+            rows.append(row)  # an interrupted group keeps the rows that it has
     except Exception:  # noqa: BLE001 (shown, and told by the exit code)
         traceback.print_exc()
         return [name]
-    rows += made
-    progress(f"{name}: {len(made)} rows in {time.monotonic() - begin:.0f} s")
+    progress(f"{name}: {len(rows) - before} rows in {time.monotonic() - begin:.0f} s")
     return []
 
 

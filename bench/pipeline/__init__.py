@@ -4,7 +4,7 @@ same kstore broker, in the same Spark, in turns. CPU is that of the JVM with all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from bench.measure import Figures, Settings, Side, progress, take_turns
 from bench.pipeline.latency import Stream
@@ -44,25 +44,22 @@ STREAM = "stream latency"
 ASYNCHRONOUS = "asynchronous progress"
 
 
-def rows(settings: Settings) -> list[Row]:
+def rows(settings: Settings) -> Iterator[Row]:
     """All rows of the group; one Spark and one broker for all."""
-    found: list[Row] = []
     with Bench(settings.scratch / "pipeline") as bench:
         for size, full in SIZES:
             count = settings.pick(full, full // 10)
             work = Work(bench, f"values-{size}", count)
             if settings.wants(f"read {size} B"):
                 bench.fill(work.topic, count, size)
-                found += _reads(settings, work, size)
+                yield from _reads(settings, work, size)
             for tasks in TASKS:
-                found += _writes(settings, work, size, tasks)
+                yield from _writes(settings, work, size, tasks)
         if settings.wants(STREAM):
-            found += _latency(settings, bench)
-    return found
+            yield from _latency(settings, bench)
 
 
-def _reads(settings: Settings, work: Work, size: int) -> list[Row]:
-    found = []
+def _reads(settings: Settings, work: Work, size: int) -> Iterator[Row]:
     for query in dict.fromkeys(name for name, *_ in READS):
         label = f"{query} {size} B"
         if not settings.wants(label):
@@ -74,8 +71,7 @@ def _reads(settings: Settings, work: Work, size: int) -> list[Row]:
         sides = _turns(label, cases, settings)
         for way, note, goal in shown:
             ours = sides[f"{way} {note}"]
-            found += compared(f"{label}, {_words(way, note)}", ours, sides[PEER], goal)
-    return found
+            yield from compared(f"{label}, {_words(way, note)}", ours, sides[PEER], goal)
 
 
 def _writes(settings: Settings, work: Work, size: int, tasks: int) -> list[Row]:
@@ -93,17 +89,15 @@ def _writes(settings: Settings, work: Work, size: int, tasks: int) -> list[Row]:
     ]
 
 
-def _latency(settings: Settings, bench: Bench) -> list[Row]:
+def _latency(settings: Settings, bench: Bench) -> Iterator[Row]:
     progress(f"  {STREAM}")
     stream = Stream(bench, settings.pick(20, 5))
-    found = []
     for label, asynchronous in ((STREAM, False), (f"{STREAM}, {ASYNCHRONOUS}", True)):
         cases = {
             name: stream.by(form, asynchronous=asynchronous)
             for name, form in ((PEER, "kafka"), ("", "kstore"))
         }
-        found += latencies(_turns(label, cases, settings), label)
-    return found
+        yield from latencies(_turns(label, cases, settings), label)
 
 
 def latencies(sides: dict[str, Side], label: str = STREAM) -> list[Row]:

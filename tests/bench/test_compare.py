@@ -93,6 +93,23 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("end", [KeyboardInterrupt, RuntimeError])
+def test_a_group_that_ends_early_keeps_its_rows(tmp_path, monkeypatch, capsys, end):
+    def some(settings: Settings):
+        yield compared("codec", "c", {KSTORE: Side({"s": [1.0]})}, "s", "s", LESS)
+        raise end
+
+    monkeypatch.setattr("bench.codec.rows", some)
+    results = tmp_path / "results"
+    code = command.main(["codec", "--results", str(results)])
+    document = json.loads((results / "results.json").read_text())
+    assert [row["case"] for row in document["rows"]] == ["c"]
+    told = {KeyboardInterrupt: (130, "interrupted"), RuntimeError: (1, "failed")}
+    assert (code, told[end][1] in document["settings"]) == (told[end][0], True)
+    capsys.readouterr()
+
+
+@pytest.mark.slow
 def test_a_group_of_raw_members_forms_and_closes_ranks(tmp_path):
     with Pair(tmp_path, Settings(quick=True, scratch=tmp_path, alone=True)) as pair:
         pair.start()
