@@ -120,11 +120,15 @@ def story(tmp_path: Path) -> Story:
     return Story(tmp_path, THREE_REPLICAS | UNBALANCED)
 
 
-@pytest.mark.parametrize("moves", [1, 2, 5])
+@pytest.mark.parametrize(
+    "moves",
+    [pytest.param(1, marks=pytest.mark.thorough), 2, pytest.param(5, marks=pytest.mark.thorough)],
+)
 def test_no_replica_loses_acknowledged_records(story: Story, moves: int) -> None:
     no_records_are_lost(story, moves)
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_no_replica_loses_acknowledged_records_with_zookeeper(
     zookeeper_server: ZooKeeperServer, tmp_path: Path

@@ -93,9 +93,8 @@ def test_the_verifiable_producer_has_every_record_acknowledged(peer, topic, acks
     assert {partition for partition, _ in places} <= {0, 1}
 
 
-@pytest.mark.parametrize(
-    "assignor", ["cooperative", pytest.param("eager", marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("assignor", ["cooperative", "eager"])
 def test_two_verifiable_consumers_share_a_topic_and_one_takes_over(peer, topic, assignor):
     create(peer, topic, 4)
     options = ["--assignment-strategy", ASSIGNORS[assignor]]

@@ -98,10 +98,9 @@ class Counts:
         self._consumer.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "protocol", ["streams", pytest.param("classic", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_every_word_is_counted_exactly_once_over_two_kills(
     own_broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:
