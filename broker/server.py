@@ -247,8 +247,7 @@ class Server:
             return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
             self.broker.throttles.set_throttle_time(connection, response)
-        if found := error_counts(response, version):
-            self.broker.plane.count_errors(api_key, found)
+        self._count_at_once(api_key, response, version)
         return response.encode(version)
 
     def handler(self, api_key: int) -> tuple[Handler, Any, int]:
@@ -300,7 +299,7 @@ class Server:
                 raise response
             encoding = self._encoding(later, response)
             if encoding.step(STEP_ELEMENTS) and encoding.size <= LARGE_ANSWER_BYTES:
-                self._count_at_once(later, response)
+                self._count_at_once(later.api_key, response, later.version)
                 slot.complete(encoding.result())
             else:
                 later.response = self._encoded(later, response, encoding)
@@ -348,16 +347,16 @@ class Server:
     async def _encoded(self, later: Later, response: Message, encoding: Encoding) -> Encoding:
         """The complete encoding; a large answer is counted and encoded in several turns."""
         if encoding.step(STEP_ELEMENTS):
-            self._count_at_once(later, response)
+            self._count_at_once(later.api_key, response, later.version)
             return encoding
         await self._count_errors(later, response)
         while not encoding.step(STEP_ELEMENTS):
             await self.broker.turns.next()
         return encoding
 
-    def _count_at_once(self, later: Later, response: Message) -> None:
-        if found := error_counts(response, later.version):
-            self.broker.plane.count_errors(later.api_key, found)
+    def _count_at_once(self, api_key: int, response: Any, version: int) -> None:
+        if found := error_counts(response, version):
+            self.broker.plane.count_errors(api_key, found)
 
     async def _count_errors(self, later: Later, response: Any) -> None:
         if found := await Slices(self.broker.turns).do(counting(response, later.version)):

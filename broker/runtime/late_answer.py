@@ -8,32 +8,33 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from kstore.errors import KafkaError
 from kstore.protocol.schema import Message
 
-__all__ = ["LateAnswer"]
+__all__ = ["LateAnswer", "converted"]
 
+R = TypeVar("R", bound=Message)
 LOGGER = logging.getLogger(__name__)
 
 
 class LateAnswer(Awaitable[Message]):
     """Given once, and received once: by `when_given`, or by awaiting it."""
 
-    __slots__ = ("_given", "_receive", "_turn")
+    __slots__ = ("_convert", "_given", "_receive")
 
     def __init__(self) -> None:
         self._given: Message | Exception | None = None
         self._receive: Callable[[Message | Exception], None] | None = None
-        self._turn: Callable[[Message | KafkaError], Message] | None = None
+        self._convert: Callable[[Message | KafkaError], Message] | None = None
 
-    def turned(self, turn: Callable[[Message | KafkaError], Message]) -> LateAnswer:
-        """Have the receiver get what ``turn`` makes of the answer, or of a KafkaError. Call it
+    def converted(self, convert: Callable[[Message | KafkaError], Message]) -> LateAnswer:
+        """Give the receiver what ``convert`` returns for the answer, or for a KafkaError. Call this
         before the answer is given.
         """
         assert self._given is None, "it was given already"
-        self._turn = turn
+        self._convert = convert
         return self
 
     def give(self, answer: Message | Exception) -> None:
@@ -42,13 +43,13 @@ class LateAnswer(Awaitable[Message]):
         """
         if self._given is not None:
             return
-        if self._turn is not None and isinstance(answer, Message | KafkaError):
+        if self._convert is not None and isinstance(answer, Message | KafkaError):
             try:
-                answer = self._turn(answer)
+                answer = self._convert(answer)
             except Exception as problem:  # noqa: BLE001 - the receiver gets it
                 answer = problem
         self._given = answer
-        receive, self._receive, self._turn = self._receive, None, None
+        receive, self._receive, self._convert = self._receive, None, None
         if receive is not None:
             try:
                 receive(answer)
@@ -75,3 +76,26 @@ def _settle(future: asyncio.Future[Message], answer: Message | Exception) -> Non
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def converted(
+    answer: Message | Awaitable[Message], convert: Callable[[Message | KafkaError], R]
+) -> R | Awaitable[R]:
+    """What ``convert`` returns for an answer, or for the KafkaError in its place: at once, or when
+    the answer is available.
+    """
+    if isinstance(answer, Message):
+        return convert(answer)
+    if isinstance(answer, LateAnswer):
+        return cast("Awaitable[R]", answer.converted(convert))
+    return _converted_later(answer, convert)
+
+
+async def _converted_later(
+    answer: Awaitable[Message], convert: Callable[[Message | KafkaError], R]
+) -> R:
+    try:
+        response: Message | KafkaError = await answer
+    except KafkaError as error:
+        response = error
+    return convert(response)

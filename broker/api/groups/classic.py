@@ -19,7 +19,7 @@ from kstore.broker.api.security.access import (
     allowed_cluster,
     operations_mask,
 )
-from kstore.broker.runtime.late_answer import LateAnswer
+from kstore.broker.runtime.late_answer import converted
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.work import each
 from kstore.errors import ErrorCode, KafkaError
@@ -78,34 +78,18 @@ def handle_join_group(
     """Join a group. The response may wait for the other members."""
     if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
         request = request.replaced(rebalance_timeout_ms=request.session_timeout_ms)
+    joined = partial(_joined, ctx=ctx)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return _joined(JoinGroupResponse(error_code=error.code), ctx)
-    if isinstance(answer, JoinGroupResponse):
-        return _joined(answer, ctx)
-    if isinstance(answer, LateAnswer):
-        return cast("Awaitable[JoinGroupResponse]", answer.turned(partial(_told_joined, ctx=ctx)))
-    return _joined_later(cast("Awaitable[JoinGroupResponse]", answer), ctx)
+        return joined(error)
+    return converted(answer, joined)
 
 
-async def _joined_later(
-    answer: Awaitable[JoinGroupResponse], ctx: RequestContext
-) -> JoinGroupResponse:
-    try:
-        response = await answer
-    except KafkaError as error:
-        response = JoinGroupResponse(error_code=error.code)
-    return _joined(response, ctx)
-
-
-def _told_joined(answer: Message | KafkaError, ctx: RequestContext) -> JoinGroupResponse:
+def _joined(answer: Message | KafkaError, ctx: RequestContext) -> JoinGroupResponse:
     if isinstance(answer, KafkaError):
         answer = JoinGroupResponse(error_code=answer.code)
-    return _joined(cast(JoinGroupResponse, answer), ctx)
-
-
-def _joined(response: JoinGroupResponse, ctx: RequestContext) -> JoinGroupResponse:
+    response = cast(JoinGroupResponse, answer)
     # Without a protocol, the field is null if the version allows that, else empty.
     nullable = ctx.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
     response.protocol_name = response.protocol_name or (None if nullable else "")
@@ -122,23 +106,14 @@ def handle_sync_group(
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return SyncGroupResponse(error_code=error.code)
-    if isinstance(answer, SyncGroupResponse):
-        return answer
-    if isinstance(answer, LateAnswer):
-        return cast("Awaitable[SyncGroupResponse]", answer.turned(_told_synced))
-    return _synced_later(cast("Awaitable[SyncGroupResponse]", answer))
+        return _synced(error)
+    return converted(answer, _synced)
 
 
-def _told_synced(answer: Message | KafkaError) -> Message:
-    return SyncGroupResponse(error_code=answer.code) if isinstance(answer, KafkaError) else answer
-
-
-async def _synced_later(answer: Awaitable[SyncGroupResponse]) -> SyncGroupResponse:
-    try:
-        return await answer
-    except KafkaError as error:
-        return SyncGroupResponse(error_code=error.code)
+def _synced(answer: Message | KafkaError) -> SyncGroupResponse:
+    if isinstance(answer, KafkaError):
+        return SyncGroupResponse(error_code=answer.code)
+    return cast(SyncGroupResponse, answer)
 
 
 def handle_heartbeat(
@@ -148,28 +123,15 @@ def handle_heartbeat(
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return _unheard(error)
-    if isinstance(answer, HeartbeatResponse):
-        return answer
-    if isinstance(answer, LateAnswer):
-        return cast("Awaitable[HeartbeatResponse]", answer.turned(_told_heard))
-    return _heard_later(cast("Awaitable[HeartbeatResponse]", answer))
+        return _heard(error)
+    return converted(answer, _heard)
 
 
-def _told_heard(answer: Message | KafkaError) -> Message:
-    return _unheard(answer) if isinstance(answer, KafkaError) else answer
-
-
-async def _heard_later(answer: Awaitable[HeartbeatResponse]) -> HeartbeatResponse:
-    try:
-        return await answer
-    except KafkaError as error:
-        return _unheard(error)
-
-
-def _unheard(error: KafkaError) -> HeartbeatResponse:
-    loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+def _heard(answer: Message | KafkaError) -> HeartbeatResponse:
+    if isinstance(answer, KafkaError):
+        loading = answer.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if loading else answer.code)
+    return cast(HeartbeatResponse, answer)
 
 
 async def handle_leave_group(

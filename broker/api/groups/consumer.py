@@ -13,7 +13,7 @@ from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-from kstore.broker.runtime.late_answer import LateAnswer
+from kstore.broker.runtime.late_answer import converted
 from kstore.broker.state.groups.consumer.describe import describe_consumer_group
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.heartbeat import request_problem
@@ -69,12 +69,10 @@ def handle_consumer_group_heartbeat(
     try:
         answer = leaving_behind_commits(broker, request, ctx)
     except KafkaError as error:
-        return _failed(error)
-    if broker.authorizer is None and isinstance(answer, ConsumerGroupHeartbeatResponse):
-        return answer
-    if broker.authorizer is None and isinstance(answer, LateAnswer):
-        return cast("Awaitable[ConsumerGroupHeartbeatResponse]", answer.turned(_told_heard))
-    return _heard_later(broker, answer, request, ctx)
+        return _heard(error)
+    if broker.authorizer is None:
+        return converted(answer, _heard)
+    return _heard_with_rights(broker, answer, request, ctx)
 
 
 def leaving_behind_commits(
@@ -94,7 +92,7 @@ def leaving_behind_commits(
     return behind_commits(broker.partition_news, request.group_id, answer)
 
 
-async def _heard_later(
+async def _heard_with_rights(
     broker: GroupProtocolParts,
     answer: Message | Awaitable[Message],
     request: ConsumerGroupHeartbeatRequest,
@@ -102,19 +100,16 @@ async def _heard_later(
 ) -> ConsumerGroupHeartbeatResponse:
     try:
         response = await answer if isinstance(answer, Awaitable) else answer
-        if broker.authorizer is not None:
-            await _note_regex(broker.groups(), request, ctx)
-        return cast(ConsumerGroupHeartbeatResponse, response)
+        await _note_regex(broker.groups(), request, ctx)
     except KafkaError as error:
-        return _failed(error)
+        return _heard(error)
+    return _heard(response)
 
 
-def _told_heard(answer: Message | KafkaError) -> Message:
-    return _failed(answer) if isinstance(answer, KafkaError) else answer
-
-
-def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+def _heard(answer: Message | KafkaError) -> ConsumerGroupHeartbeatResponse:
+    if isinstance(answer, KafkaError):
+        return ConsumerGroupHeartbeatResponse(error_code=answer.code, error_message=str(answer))
+    return cast(ConsumerGroupHeartbeatResponse, answer)
 
 
 async def _note_regex(

@@ -13,7 +13,7 @@ from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.security.access import allowed
 from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
-from kstore.broker.runtime.late_answer import LateAnswer
+from kstore.broker.runtime.late_answer import converted
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.broker.state.metadata.image import partition_epoch_error
@@ -122,19 +122,15 @@ def _commit(
     if not known:
         return OffsetCommitResponse(topics=unknown)
     request = request.replaced(topics=known)
+    committed = partial(_committed, request=request, unknown=unknown)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        answer = offset_commit_failure(request, error.code)
-    if isinstance(answer, OffsetCommitResponse):
-        return _with_unknown(answer, unknown)
-    if isinstance(answer, LateAnswer):
-        told = answer.turned(partial(_told_committed, request=request, unknown=unknown))
-        return cast("Awaitable[OffsetCommitResponse]", told)
-    return _committed_later(cast("Awaitable[Message]", answer), request, unknown)
+        return committed(error)
+    return converted(answer, committed)
 
 
-def _told_committed(
+def _committed(
     answer: Message | KafkaError,
     request: OffsetCommitRequest,
     unknown: list[OffsetCommitResponseTopic],
@@ -142,18 +138,6 @@ def _told_committed(
     if isinstance(answer, KafkaError):
         answer = offset_commit_failure(request, answer.code)
     return _with_unknown(cast(OffsetCommitResponse, answer), unknown)
-
-
-async def _committed_later(
-    answer: Awaitable[Message],
-    request: OffsetCommitRequest,
-    unknown: list[OffsetCommitResponseTopic],
-) -> OffsetCommitResponse:
-    try:
-        response = cast(OffsetCommitResponse, await answer)
-    except KafkaError as error:
-        response = offset_commit_failure(request, error.code)
-    return _with_unknown(response, unknown)
 
 
 def _with_unknown(
@@ -414,23 +398,20 @@ def _delete(
         if there:
             known.append(topic.replaced(partitions=there))
     request = request.replaced(topics=known)
+    deleted = partial(_deleted, refused=refused)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return OffsetDeleteResponse(error_code=error.code)
-    if isinstance(answer, OffsetDeleteResponse):
-        return _with_refused(answer, refused)
-    return _deleted_later(cast("Awaitable[Message]", answer), refused)
+        return deleted(error)
+    return converted(answer, deleted)
 
 
-async def _deleted_later(
-    answer: Awaitable[Message], refused: dict[str, OffsetDeleteResponseTopic]
+def _deleted(
+    answer: Message | KafkaError, refused: dict[str, OffsetDeleteResponseTopic]
 ) -> OffsetDeleteResponse:
-    try:
-        response = cast(OffsetDeleteResponse, await answer)
-    except KafkaError as error:
-        return OffsetDeleteResponse(error_code=error.code)
-    return _with_refused(response, refused)
+    if isinstance(answer, KafkaError):
+        return OffsetDeleteResponse(error_code=answer.code)
+    return _with_refused(cast(OffsetDeleteResponse, answer), refused)
 
 
 def _with_refused(

@@ -5,11 +5,13 @@ decisions. share_offsets.py handles the offsets of share groups.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.groups.consumer import UNSEEN, may_describe
 from kstore.broker.api.security.permissions import no_right
+from kstore.broker.runtime.late_answer import converted
 from kstore.broker.state.groups.share.describe import describe_share_group
 from kstore.broker.state.groups.share.heartbeat import request_problem
 from kstore.errors import ErrorCode, KafkaError
@@ -53,29 +55,21 @@ def handle_share_group_heartbeat(
         return ShareGroupHeartbeatResponse(
             error_code=problem.error_code, error_message=problem.message
         )
+    heard = partial(_heard, broker=broker, group_id=request.group_id)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return _failed(error)
-    if isinstance(answer, ShareGroupHeartbeatResponse):
-        broker.share_states().initialize_soon(request.group_id)
-        return answer
-    return _heard_later(broker, cast("Awaitable[Message]", answer), request.group_id)
+        return heard(error)
+    return converted(answer, heard)
 
 
-async def _heard_later(
-    broker: ShareParts, answer: Awaitable[Message], group_id: str
+def _heard(
+    answer: Message | KafkaError, broker: ShareParts, group_id: str
 ) -> ShareGroupHeartbeatResponse:
-    try:
-        response = cast(ShareGroupHeartbeatResponse, await answer)
-    except KafkaError as error:
-        return _failed(error)
+    if isinstance(answer, KafkaError):
+        return ShareGroupHeartbeatResponse(error_code=answer.code, error_message=str(answer))
     broker.share_states().initialize_soon(group_id)
-    return response
-
-
-def _failed(error: KafkaError) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+    return cast(ShareGroupHeartbeatResponse, answer)
 
 
 async def handle_share_group_describe(

@@ -51,7 +51,7 @@ def test_an_error_can_be_turned_into_an_answer() -> None:
         assert isinstance(answer, KafkaError)
         return HeartbeatResponse(error_code=answer.code)
 
-    late = LateAnswer().turned(turn)
+    late = LateAnswer().converted(turn)
     late.when_given(received.append)
     late.give(error_for(ErrorCode.NOT_COORDINATOR))
     assert received == [HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)]
@@ -65,7 +65,7 @@ def test_other_errors_reach_the_receiver_as_they_are() -> None:
         raise bug
 
     for given in (bug, ANSWER):
-        late = LateAnswer().turned(turn)
+        late = LateAnswer().converted(turn)
         late.when_given(received.append)
         late.give(given)
     assert received == [bug, bug]
