@@ -117,6 +117,7 @@ class _RangeReader:
         self._client = client
         self._options = options
         self._range = wanted
+        self._planned = Life(wanted.partition_epoch, -1, wanted.topic_id)
         self._tp = TopicPartition(wanted.topic, wanted.partition)
         self._decoder = decoding(wanted, client.settings["check.crcs"])
         self._leader: Leader | None = None
@@ -188,8 +189,7 @@ class _RangeReader:
         metadata does not have another topic by now.
         """
         client = self._client
-        planned = Life(self._range.partition_epoch, -1, self._range.topic_id)
-        if self._life().is_another(planned):
+        if self._life().is_another(self._planned):
             return
         try:
             self._leader = client.thread.run(leader_of(client.cluster, self._tp))
@@ -247,13 +247,12 @@ class _RangeReader:
         """Check that the metadata does not have another topic of the same name; what this process
         learned in an earlier task may be outdated.
         """
-        planned = Life(self._range.partition_epoch, -1, self._range.topic_id)
-        if self._life().is_another(planned):
+        if self._life().is_another(self._planned):
             await self._client.cluster.refresh([self._tp.topic])
         there = self._life()
-        if not there.is_another(planned):
+        if not there.is_another(self._planned):
             return
-        if there.is_older_than(planned):
+        if there.is_older_than(self._planned):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, "metadata is older than the plan")
         raise self._problem(RECREATED, offset, REREAD)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kstore.net.sasl_login import Login
 
-__all__ = ["open_connection"]
+__all__ = ["new_socket", "open_connection"]
 
 
 async def open_connection(
@@ -116,12 +116,10 @@ def _is_no_tls(error: OSError) -> bool:
     return closed or reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}
 
 
-async def _connect(
-    family: int, where: Any, settings: Mapping[str, Any], timeout_s: float
-) -> socket.socket:
+def new_socket(family: int, settings: Mapping[str, Any]) -> socket.socket:
+    """A TCP socket with the options of the client's settings, not connected yet."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, option in (
@@ -130,6 +128,18 @@ async def _connect(
         ):
             if settings[name] >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, settings[name])
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connect(
+    family: int, where: Any, settings: Mapping[str, Any], timeout_s: float
+) -> socket.socket:
+    sock = new_socket(family, settings)
+    try:
+        sock.setblocking(False)
         async with asyncio.timeout(timeout_s):
             await asyncio.get_running_loop().sock_connect(sock, where)
     except BaseException:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from kstore._fast.clients.answer_reader import AnswerReader
 from kstore.clients.io.connection import MAX_FRAME_BYTES
+from kstore.clients.io.opening import new_socket
 from kstore.clients.replicator.wire import LANE
 from kstore.errors import ErrorCode, NetworkError, ProtocolError
 from kstore.protocol.logs.fetch import (
@@ -80,12 +81,8 @@ class BlockingFetcher:
         self._expected = (b"", 0)
         self._reader = AnswerReader(max(MAX_FRAME_BYTES, 2 * settings["fetch.max.bytes"]))
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket = new_socket(family, settings)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if settings["receive.buffer.bytes"] >= 0:
-                size = settings["receive.buffer.bytes"]
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
             self._socket.settimeout(settings["socket.connection.setup.timeout.ms"] / 1000)
             self._socket.connect(address)
             wait_ms = settings["request.timeout.ms"] + settings["fetch.max.wait.ms"]
