@@ -113,12 +113,12 @@ def _ends_in(asked: Sequence[LeaderAndIsrTopic], response: Any) -> Iterator[tupl
     topics = {topic.topic_id: topic for topic in asked}
     for topic in response.topics:
         found = [row for row in topic.partition_errors if row.log_end_offset >= 0]
-        told = topics.get(topic.topic_id)
-        if not found or told is None:
+        sent = topics.get(topic.topic_id)
+        if not found or sent is None:
             continue
-        epochs = {state.partition_index: state.leader_epoch for state in told.partition_states}
+        epochs = {state.partition_index: state.leader_epoch for state in sent.partition_states}
         for row in found:
             refused = row.error_code == ErrorCode.FENCED_LEADER_EPOCH
             epoch = epochs[row.partition_index]
             end = LogEnd(epoch, row.latest_epoch, row.log_end_offset, refused)
-            yield (told.topic_name, row.partition_index), end
+            yield (sent.topic_name, row.partition_index), end

@@ -80,8 +80,8 @@ BEATS: dict[str, dict[str, str]] = {
     "HeartbeatRequest": {"classic": "groups.classic.sync:beat"},
     "ConsumerGroupHeartbeatRequest": {"consumer": "groups.consumer.heartbeat:beat"},
 }
-"""The requests that carry positions. Class name to kind to ``f(group, request, ctx)``: the same
-Result as in REQUESTS, without work, for a heartbeat that only keeps the session; None for others.
+"""Class name to kind to ``f(group, request, ctx)``. It returns the same Result as in REQUESTS, but
+without work, for a heartbeat that only extends the session, and None for others.
 """
 
 RECORDS: dict[int, str] = {
