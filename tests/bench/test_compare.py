@@ -104,8 +104,8 @@ def test_a_group_that_ends_early_keeps_its_rows(tmp_path, monkeypatch, capsys, e
     code = command.main(["codec", "--results", str(results)])
     document = json.loads((results / "results.json").read_text())
     assert [row["case"] for row in document["rows"]] == ["c"]
-    told = {KeyboardInterrupt: (130, "interrupted"), RuntimeError: (1, "failed")}
-    assert (code, told[end][1] in document["settings"]) == (told[end][0], True)
+    expected = {KeyboardInterrupt: (130, "interrupted"), RuntimeError: (1, "failed")}
+    assert (code, expected[end][1] in document["settings"]) == (expected[end][0], True)
     capsys.readouterr()
 
 
