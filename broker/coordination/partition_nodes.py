@@ -110,6 +110,7 @@ def state_node(partition: PartitionImage, controller_epoch: int) -> bytes:
     if eligible:
         node["elr"] = list(partition.elr)
         node["elr_min_isr"] = partition.elr_min_isr
+        node["elr_writes"] = partition.elr_writes
         node["last_known_elr"] = list(partition.last_known_elr)
         node["isr_is_empty"] = not partition.isr
     if partition.recovering:
@@ -131,6 +132,7 @@ def read_state(data: bytes, version: int, own: PartitionNode) -> PartitionImage:
         elr=tuple(state.get("elr", ())),
         last_known_elr=tuple(state.get("last_known_elr", ())),
         elr_min_isr=state.get("elr_min_isr", 0),
+        elr_writes=state.get("elr_writes", 0),
         recovering=state.get("leader_recovery_state") == RECOVERING,
     )
 

@@ -191,14 +191,15 @@ class Decisions(ABC):
         own: int = self.config[MIN_INSYNC_REPLICAS]
         min_isr = own if settings.min_isr is None else settings.min_isr
         state = state._replace(elr_level=settings.elr_level, min_isr=min_isr)
+        state = state.with_writes({"": settings.writes})
         if settings.min_isr is None and state.keeps_elr:
             await self.in_store(keep_min_isr, self.coordination, min_isr)
         return state
 
     async def read_settings(self, touched: Collection[int]) -> set[str]:
         """Read settings before an election. If min.insync.replicas was lowered, a leader may have
-        advanced the high watermark before this controller knows the new value. Then eligible
-        replicas that may not have all records are no longer eligible.
+        advanced the high watermark before this controller knows the new value, even if it is raised
+        again by now. Then eligible replicas that may not have all records are no longer eligible.
 
         Returns the topics whose settings have changed. The caller must decide about them, too:
         afterwards the state no longer shows the change.
@@ -217,10 +218,11 @@ class Decisions(ABC):
         """Apply the settings of topics. Returns the topics whose settings have changed."""
         changed = []
         for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
-            configs = await self.in_store(self.store.topic_configs, name)
+            configs, writes = await self.in_store(self.store.topic_configs, name)
             topic = self.state.topics[name]
-            if configs != topic.configs:
+            if configs != topic.configs or writes != self.state.setting_writes.get(name):
                 self.state = self.state.with_topics(topic._replace(configs=configs))
+                self.state = self.state.with_writes({name: writes})
                 changed.append(name)
         return changed
 
@@ -391,4 +393,4 @@ def _state_of(found: Found, leaving: Mapping[int, int], allow_unclean: bool) -> 
         partition_epoch=found.partition_epoch,
         allow_unclean=allow_unclean,
     )
-    return state.with_topics(*found.topics)
+    return state.with_topics(*found.topics).with_writes(found.setting_writes)

@@ -14,9 +14,9 @@ from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.state.metadata.features import FEATURES
 
 if TYPE_CHECKING:
-    from kstore.broker.coordination.store import Store
+    from kstore.broker.coordination.store import Stat, Store
 
-__all__ = ["MIN_INSYNC_REPLICAS", "ClusterSettings", "keep_min_isr", "read_settings"]
+__all__ = ["MIN_INSYNC_REPLICAS", "ClusterSettings", "keep_min_isr", "read_settings", "writes_of"]
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 FOLDER = znodes.BROKER_CONFIGS
@@ -24,12 +24,14 @@ DEFAULTS = f"{FOLDER}/<default>"
 
 
 class ClusterSettings(NamedTuple):
-    """The finalized level of eligible.leader.replicas.version, and the settings for all brokers;
-    None if not set.
-    """
+    """What the store has for the whole cluster."""
 
     elr_level: int
+    """The finalized level of eligible.leader.replicas.version."""
     min_isr: int | None
+    """min.insync.replicas for all brokers. None if not set."""
+    writes: int
+    """How often the settings for all brokers were written."""
 
 
 def read_settings(store: Store) -> ClusterSettings:
@@ -38,10 +40,15 @@ def read_settings(store: Store) -> ClusterSettings:
     level = FEATURES[znodes.ELR_FEATURE].default_level
     if features is not None:
         level = json.loads(features[0])["features"].get(znodes.ELR_FEATURE, level)
-    text = None
-    if defaults is not None:
-        text = json.loads(defaults[0])["config"].get(MIN_INSYNC_REPLICAS)
-    return ClusterSettings(level, None if text is None else int(text))
+    if defaults is None:
+        return ClusterSettings(level, None, 0)
+    text = json.loads(defaults[0])["config"].get(MIN_INSYNC_REPLICAS)
+    return ClusterSettings(level, None if text is None else int(text), writes_of(defaults[1]))
+
+
+def writes_of(stat: Stat) -> int:
+    """How often a node was written, with its creation."""
+    return stat.version + 1
 
 
 def keep_min_isr(store: Store, value: int) -> None:

@@ -38,6 +38,7 @@ from kstore.broker.coordination.store import (
     StoreError,
 )
 from kstore.broker.runtime.controller.contraction_store import ContractionStore
+from kstore.broker.runtime.controller.settings import writes_of
 from kstore.broker.state.controller.state import (
     NOT_KNOWN,
     Contraction,
@@ -81,6 +82,8 @@ class Found(NamedTuple):
     """Topics whose deletion is decided, but some of whose nodes still exist."""
     written: dict[tuple[str, int], int]
     """The transaction that last wrote each partition's state."""
+    setting_writes: dict[str, int]
+    """How often the settings of each topic were written."""
 
 
 class ControllerStore:
@@ -110,14 +113,10 @@ class ControllerStore:
             with suppress(BadVersionError, NoNodeError):
                 self._multi([Delete(f"{registration.UNCLEAN_SHUTDOWNS}/{node_id}", version)])
 
-    def topic_configs(self, name: str) -> dict[str, str]:
-        """The settings of a topic."""
-        try:
-            data, _ = self._store.get(f"{znodes.TOPIC_CONFIGS}/{name}")
-        except NoNodeError:
-            return {}
-        configs: dict[str, str] = json.loads(data)["config"]
-        return configs
+    def topic_configs(self, name: str) -> tuple[dict[str, str], int]:
+        """The settings of a topic, and how often they were written."""
+        [known] = self._store.read_many([f"{znodes.TOPIC_CONFIGS}/{name}"])
+        return ({}, 0) if known is None else (json.loads(known[0])["config"], writes_of(known[1]))
 
     def failed_log_dirs(self) -> set[int]:
         """The brokers that have reported a failed log dir. Each report is returned once."""
@@ -134,7 +133,7 @@ class ControllerStore:
         marks = znodes.read_deletions(self._store)
         growing = self._load_expansions()
         found = Found(
-            self.brokers(), [], self._partition_epoch(), [], [], self._load_deletions(), [], {}
+            self.brokers(), [], self._partition_epoch(), [], [], self._load_deletions(), [], {}, {}
         )
         names = self._store.children(znodes.TOPICS)
         nodes = self._store.read_many([f"{znodes.TOPICS}/{name}" for name in names])
@@ -146,6 +145,7 @@ class ControllerStore:
             elif node is not None:
                 read = json.loads(node[0])
                 topics.append((name, read, {} if config is None else json.loads(config[0])))
+                found.setting_writes[name] = 0 if config is None else writes_of(config[1])
         states = self._load_partitions(
             (name, index) for name, read, _ in topics for index in range(len(read["partitions"]))
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kstore.broker.state.controller.election import NO_LEADER
+from kstore.broker.state.controller.eligible import without_elr
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import PartitionImage
 
@@ -57,13 +58,10 @@ def doubted(
     partition = state.partition(topic, index)
     if partition is None or latest_epoch > LARGEST_EPOCH:
         return None
-    new = partition._replace(
+    new = without_elr(partition)._replace(
         leader=NO_LEADER,
         leader_epoch=max(partition.leader_epoch, latest_epoch) + UNKNOWN_EPOCHS,
         isr=(),
-        elr=(),
-        last_known_elr=(),
-        elr_min_isr=0,
         recovering=False,
     )
     return PartitionChange(topic, index, new)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kstore.broker.state.metadata.image import PartitionImage
 
-__all__ = ["Rules", "eligible", "last_leaders", "settled", "without"]
+__all__ = ["Rules", "eligible", "last_leaders", "settled", "without", "without_elr"]
 
 NOBODY: frozenset[int] = frozenset()
 NO_LEADER = -1
@@ -26,6 +26,8 @@ class Rules(NamedTuple):
     """What the eligible replicas of one partition depend on."""
 
     min_isr: int
+    writes: int = 0
+    """How often the settings with min.insync.replicas were written, until this value."""
     reborn: Collection[int] = NOBODY
     """Brokers that have restarted since they were in sync."""
     unclean: Collection[int] = NOBODY
@@ -38,10 +40,16 @@ def eligible(before: PartitionImage, isr: Collection[int], rules: Rules) -> tupl
     """
     if len(isr) >= min(rules.min_isr, len(before.replicas)):
         return ()
-    is_sure = before.leader == NO_LEADER or rules.min_isr >= before.elr_min_isr
-    kept = before.elr if is_sure else ()
+    kept = before.elr if before.leader == NO_LEADER or _was_never_lower(before, rules) else ()
     found = ({*before.isr, *kept} & {*before.replicas}) - {*isr, *rules.unclean}
     return tuple(sorted(found))
+
+
+def _was_never_lower(before: PartitionImage, rules: Rules) -> bool:
+    """Whether min.insync.replicas was at no time below its value for the ELR. The setting can be
+    lowered and raised again before the controller reads it, but not in a single write.
+    """
+    return rules.min_isr >= before.elr_min_isr and 0 <= rules.writes - before.elr_writes <= 1
 
 
 def last_leaders(before: PartitionImage) -> tuple[int, ...]:
@@ -60,14 +68,19 @@ def settled(before: PartitionImage, new: PartitionImage, rules: Rules | None) ->
     ISR.
     """
     if _is_unclean(before, new, rules):
-        return new._replace(elr=(), last_known_elr=(), elr_min_isr=0, recovering=True)
+        return without_elr(new)._replace(recovering=True)
     if rules is None:
         return without(new)
     elr = eligible(before._replace(replicas=new.replicas), new.isr, rules)
     least = max(before.elr_min_isr if before.elr else 0, rules.min_isr) if elr else 0
     lasting = () if new.isr else last_leaders(before)
     lasting = tuple(each for each in lasting if each in new.replicas)
-    return new._replace(elr=elr, last_known_elr=lasting, elr_min_isr=least)
+    return new._replace(
+        elr=elr,
+        last_known_elr=lasting,
+        elr_min_isr=least,
+        elr_writes=rules.writes if elr else 0,
+    )
 
 
 def _is_unclean(before: PartitionImage, new: PartitionImage, rules: Rules | None) -> bool:
@@ -86,4 +99,9 @@ def without(partition: PartitionImage) -> PartitionImage:
     if not (partition.elr or partition.last_known_elr):
         return partition
     isr = partition.isr or partition.elr or partition.last_known_elr
-    return partition._replace(isr=isr, elr=(), last_known_elr=(), elr_min_isr=0)
+    return without_elr(partition)._replace(isr=isr)
+
+
+def without_elr(partition: PartitionImage) -> PartitionImage:
+    """The partition as if no replica had ever been eligible."""
+    return partition._replace(elr=(), last_known_elr=(), elr_min_isr=0, elr_writes=0)

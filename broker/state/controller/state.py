@@ -136,6 +136,10 @@ class ControllerState(NamedTuple):
     allow_unclean: bool = False
     min_isr: int = 1
     """min.insync.replicas of topics that do not set it."""
+    setting_writes: Mapping[str, int] = MappingProxyType({})
+    """How often the settings of each topic were written in the store, and under "" those for all
+    brokers. A number that was not read yet is missing.
+    """
     elr_level: int = 0
     """The finalized level of eligible.leader.replicas.version."""
 
@@ -208,7 +212,8 @@ class ControllerState(NamedTuple):
         if not self.keeps_elr:
             return None
         value = self.topics[topic].configs.get("min.insync.replicas")
-        return Rules(self.min_isr if value is None else int(value))
+        writes = self.setting_writes.get("", 0) + self.setting_writes.get(topic, 0)
+        return Rules(self.min_isr if value is None else int(value), writes)
 
     def partitions(self) -> Iterable[tuple[str, int, PartitionImage]]:
         """All partitions."""
@@ -288,10 +293,17 @@ class ControllerState(NamedTuple):
         """Add or replace topics."""
         return self._replace(image=self.image.with_topics(*topics))
 
+    def with_writes(self, writes: Mapping[str, int]) -> ControllerState:
+        """Set how often these settings were written."""
+        return self._replace(setting_writes=MappingProxyType({**self.setting_writes, **writes}))
+
     def without_topic(self, name: str) -> ControllerState:
         """Remove a deleted topic, and its expansion."""
         state = self.without_expansion(name).without_contraction(name)
-        return state._replace(image=state.image.without_topics(name))
+        writes = {each: count for each, count in self.setting_writes.items() if each != name}
+        return state._replace(
+            image=state.image.without_topics(name), setting_writes=MappingProxyType(writes)
+        )
 
     def with_expansion(self, expansion: Expansion) -> ControllerState:
         """Add an expansion."""

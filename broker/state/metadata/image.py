@@ -89,6 +89,10 @@ class PartitionImage(NamedTuple):
     """The largest min.insync.replicas since the ELR exists. With a smaller value, the ELR may not
     have all committed records.
     """
+    elr_writes: int = 0
+    """How often the settings with min.insync.replicas had been written when `elr_min_isr` was
+    determined. After two more writes, the value between them is not known.
+    """
     recovering: bool = False
     """KIP-704: the leader was elected uncleanly and has not reported yet that it has recovered."""
 

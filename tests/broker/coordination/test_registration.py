@@ -143,7 +143,7 @@ def test_a_partition_without_eligible_replicas_has_the_node_that_it_always_had()
 @pytest.mark.parametrize(
     "image",
     [
-        PartitionImage(1, 5, (), (1,), 7, 4, elr=(2,), elr_min_isr=2),
+        PartitionImage(1, 5, (), (1,), 7, 4, elr=(2,), elr_min_isr=2, elr_writes=3),
         PartitionImage(-1, 5, (), (), 7, 4, elr=(1, 2), last_known_elr=(1,), elr_min_isr=2),
         PartitionImage(-1, 5, (), (), 7, 4, last_known_elr=(1,)),
         PartitionImage(1, 5, (), (1,), 7, 4, recovering=True),

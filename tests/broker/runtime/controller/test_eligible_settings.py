@@ -6,12 +6,19 @@ import json
 
 import pytest
 
-from kstore.broker.state.controller.eligible import Rules
+from kstore.broker.runtime.controller.controller import Controller
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.errors import KafkaError
 from tests.beside.waiting import reached
 from tests.reference.controller_host import Cluster, run
+
+
+def least_in_sync(controller: Controller) -> int:
+    """min.insync.replicas of the topic t, as the controller knows it."""
+    rules = controller.state.eligible_rules("t")
+    assert rules is not None
+    return rules.min_isr
 
 
 @pytest.mark.parametrize("how", ["shuts down", "loses its log dir", "does not answer"])
@@ -79,7 +86,7 @@ def test_a_setting_that_was_read_for_another_topic_ends_who_is_eligible(
 
         set_min_isr(3)
         await cluster.settle()
-        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
+        await reached(lambda: least_in_sync(controller) == 3)
         await cluster.nodes[0].propose("t", 0, [0, 1])
         assert partition().elr == (2,)
 
@@ -100,11 +107,68 @@ def test_a_setting_that_was_read_for_another_topic_ends_who_is_eligible(
         await cluster.settle()
         assert partition().elr == ()
         set_min_isr(3)
-        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
+        await reached(lambda: least_in_sync(controller) == 3)
         for node_id in (0, 1):
             cluster.nodes[node_id].stop()
         await cluster.settle()
         assert (partition().leader, partition().elr) == (-1, (0, 1))
+
+    run(story)
+
+
+@pytest.mark.parametrize("where", ["/config/topics/t", "/config/brokers/<default>"])
+@pytest.mark.parametrize("reader", ["the same controller", "the next one"])
+@pytest.mark.parametrize("is_lowered", [True, False])
+def test_two_unread_writes_of_the_settings_end_who_is_eligible(
+    is_lowered: bool, reader: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """min.insync.replicas may have been lowered by the first and raised again by the second. What
+    was written at most once since it was read was never lower than both values.
+    """
+
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create_topic(NewTopic("t", assignments={0: [0, 1, 2]}))
+        await cluster.settle()
+
+        def set_min_isr(least: int, **others: str) -> None:
+            config = {"version": 1, "config": {"min.insync.replicas": str(least), **others}}
+            cluster.store.ensure(where)
+            cluster.store.set(where, json.dumps(config).encode())
+
+        def partition() -> PartitionImage:
+            return cluster.controller.state.topics["t"].partitions[0]
+
+        set_min_isr(3)
+        await reached(lambda: least_in_sync(controller) == 3)
+        await cluster.nodes[0].propose("t", 0, [0, 1])
+        for retention in ("1", "2"):
+            read = sum(controller.state.setting_writes.values())
+            set_min_isr(3, **{"retention.ms": retention})
+            await reached(lambda: sum(controller.state.setting_writes.values()) > read)  # noqa: B023
+            await cluster.settle()
+            assert partition().elr == (2,)
+
+        if reader == "the next one":
+            await controller.close()
+        heard: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(controller, "_note", heard.append)
+            if is_lowered:
+                set_min_isr(2)
+            set_min_isr(3)
+            if reader == "the next one":
+                await cluster.elect()
+            else:
+                await reached(lambda: len(heard) == 1 + is_lowered)
+        for path in heard:
+            controller._note(path)
+        await cluster.settle()
+        await reached(lambda: partition().elr == (() if is_lowered else (2,)))
+        cluster.nodes[0].stop()
+        cluster.nodes[1].stop()
+        await cluster.settle()
+        assert (partition().leader, partition().elr) == (-1 if is_lowered else 2, (0, 1))
 
     run(story)
 
@@ -133,13 +197,13 @@ def test_a_setting_is_not_forgotten_while_the_store_is_away(
         monkeypatch.setattr(controller, "_note", heard.append)
         set_min_isr(3)
         await reached(lambda: heard)
-        assert controller.state.eligible_rules("t") == Rules(2)
+        assert least_in_sync(controller) == 2
         with monkeypatch.context() as patch:
             patch.setattr(type(controller.coordination), "away", True)
             note(where)
             with pytest.raises(KafkaError, match="nothing was changed"):
                 await controller._take_configs()
         controller.brokers_changed.set()
-        await reached(lambda: controller.state.eligible_rules("t") == Rules(3))
+        await reached(lambda: least_in_sync(controller) == 3)
 
     run(story)

@@ -44,6 +44,7 @@ class Controller(RuleBasedStateMachine):
         super().__init__()
         self.state = ControllerState(elr_level=int(self.keeps_elr))
         self.min_isr = {SAFE: 1, UNSAFE: 1}
+        self.writes = {SAFE: 1, UNSAFE: 1}
         """What leaders go by; the controller may not have heard of it yet."""
         self.registered: dict[int, BrokerImage] = {}
         self.epoch = 0
@@ -98,9 +99,10 @@ class Controller(RuleBasedStateMachine):
         for name, least in self.min_isr.items():
             topic = self.state.topics[name]
             configs = {**topic.configs, "min.insync.replicas": str(least)}
-            if configs != topic.configs:
+            if self.writes[name] != self.state.setting_writes.get(name):
                 changed.add(name)
                 self.state = self.state.with_topics(topic._replace(configs=configs))
+                self.state = self.state.with_writes({name: self.writes[name]})
         return changed
 
     @rule(place=places)
@@ -271,6 +273,11 @@ class Controller(RuleBasedStateMachine):
         assert new.recovering, "who follows has to know"
         assert place[0] == UNSAFE or unclean, "records are lost without permission"
 
+    def _is_sure(self, name: str, partition: PartitionImage) -> bool:
+        """Whether the controller, once it has read the settings, may elect the ELR."""
+        unread = self.writes[name] - partition.elr_writes
+        return unread <= 1 and self.min_isr[name] >= partition.elr_min_isr
+
     def _eligible_are_sound(self, place: tuple[str, int], partition: PartitionImage) -> None:
         assert partition.isr, place
         assert not partition.elr
@@ -310,9 +317,17 @@ class EligibleController(Controller):
 
     @rule(name=st.sampled_from([SAFE, UNSAFE]), least=st.integers(1, 3))
     def set_min_isr(self, name: str, least: int) -> None:
-        if least > self.min_isr[name]:
-            self.hear()  # else nobody knows that it was lower (SKIPPED.md)
         self.min_isr[name] = least
+        self.writes[name] += 1
+
+    @rule(name=st.sampled_from([SAFE, UNSAFE]), least=st.integers(1, 2))
+    def lower_for_a_moment(self, name: str, least: int) -> None:
+        """Leaders commit under the lower value, and the controller reads only the last one."""
+        known = self.min_isr[name]
+        self.set_min_isr(name, min(least, known))
+        for index in INDEXES:
+            self.write((name, index))
+        self.set_min_isr(name, known)
 
     @rule()
     def hear(self) -> None:
@@ -333,8 +348,7 @@ class EligibleController(Controller):
             before = self._partition(place)
             last = before.leader if before.leader != -1 else before.last_known_elr[0]
             assert new.leader == last, "only who led last leads where nobody is eligible"
-            is_sure = self.min_isr[place[0]] >= before.elr_min_isr
-            fit = {*before.isr, *(before.elr if is_sure else ())}
+            fit = {*before.isr, *(before.elr if self._is_sure(place[0], before) else ())}
             assert not self.complete[place] & fit
 
     def _eligible_are_sound(self, place: tuple[str, int], partition: PartitionImage) -> None:
@@ -348,7 +362,7 @@ class EligibleController(Controller):
             able = self.state.alive(*place) - self.state.leaving.keys()
             assert not elr & able
             assert elr or not {*partition.last_known_elr} & able
-        if self.min_isr[place[0]] >= partition.elr_min_isr:
+        if self._is_sure(place[0], partition):
             assert elr <= self.complete[place], "who is eligible has all that is committed"
 
 
@@ -416,6 +430,11 @@ def _no_end(before: PartitionImage, isr: Collection[int], rules: Rules) -> Any:
     return tuple(sorted({*before.isr, *before.elr} - {*isr, *rules.unclean}))
 
 
+def _one_write(before: PartitionImage, isr: Collection[int], rules: Rules) -> Any:
+    """What the settings were between several writes does not matter."""
+    return ELIGIBLE(before, isr, rules._replace(writes=before.elr_writes))
+
+
 def _any_last(before: PartitionImage) -> tuple[int, ...]:
     """Any replica counts as the last leader."""
     return before.replicas
@@ -425,6 +444,7 @@ ELIGIBLE = eligible.eligible
 PLANTED_ELIGIBLE: list[tuple[str, Any]] = [
     ("eligible", _unclean_stays),
     ("eligible", _no_end),
+    ("eligible", _one_write),
     ("last_leaders", _any_last),
 ]
 
