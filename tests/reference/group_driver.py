@@ -39,12 +39,14 @@ class Parked:
         self.response: Any = None
 
 
+def values_of(group: Any) -> dict[str, str]:
+    """Everything a group holds, as comparable values."""
+    return {name: repr(getattr(group, name)) for name in group.__slots__}
+
+
 def snapshot(shard: GroupShard) -> dict[str, Any]:
     """Everything a shard holds, as comparable values."""
-    groups = {
-        group_id: {name: repr(getattr(group, name)) for name in group.__slots__}
-        for group_id, group in shard.groups.items()
-    }
+    groups = {group_id: values_of(group) for group_id, group in shard.groups.items()}
     offsets = {group_id: repr(shard.offsets.topics(group_id)) for group_id in shard.groups}
     return {"groups": groups, "offsets": offsets}
 
@@ -63,8 +65,8 @@ class GroupDriver:
         self.refused: Counter[int] = Counter()
         """What owners' commits were refused with so far."""
         self.timers: dict[TimerKey, tuple[int, int, TimerEvent]] = {}
-        self.beats = 0
-        """The number of heartbeats that were answered without work."""
+        self.quick: Counter[str] = Counter()
+        """The number of requests that were decided without work, by class name."""
         self._ids = itertools.count(1)
         self._order = itertools.count()
 
@@ -102,16 +104,29 @@ class GroupDriver:
         new_id = str(next(self._ids)) if wants_id else ""
         ctx = self.context(parked, version, client_id, "/127.0.0.1", new_id)
         before = snapshot(self.shard)
-        kept = self.shard.beat(request, ctx)
+        quick = self.shard.quick(request, ctx)
         result = whole(self.shard.decide(request, ctx))
         assert snapshot(self.shard) == before, "a decision changed the state"
-        assert kept in (None, result), "a heartbeat is not answered as the full decision does"
-        self.beats += kept is not None
+        if quick is not None:
+            self.quick[type(request).__name__] += 1
+            result = self.checked(quick, result)
         self.refused.update(result.refused)
         self.take(result)
         if result.response is not None:
             return result.response
         return parked if parked.response is None else parked.response
+
+    def checked(self, quick: Result, full: Result) -> Result:
+        """The quick decision, which must be the same as the full one."""
+        assert quick._replace(edit=None) == full._replace(groups=()), "they differ"
+        for group in full.groups:
+            assert quick.edit is not None, "the full decision changes the group"
+            edited = self.shard.groups[group.group_id].copy()
+            edited.make(quick.edit)
+            assert values_of(edited) == values_of(group), "the groups differ"
+        if quick.edit is not None:
+            self.shard.make(quick.edit)
+        return quick
 
     def topic(self, name: str, partitions: int) -> UUID:
         """Make a topic, or change its partition count; its id."""

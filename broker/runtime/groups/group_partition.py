@@ -28,7 +28,7 @@ from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.state.distribution import Distribution
 from kstore.broker.state.groups.coordinator.coordinator_shard import GroupShard, group_id_of
-from kstore.broker.state.groups.coordinator.tables import BEATS
+from kstore.broker.state.groups.coordinator.tables import QUICK
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token
 from kstore.broker.state.groups.timers import RegexesDue, TimerEvent, TimerKey
@@ -182,43 +182,61 @@ class GroupPartition(CoordinatorPartition):
         group is not ready, or followers or the disk do not have the records yet. Raises KafkaError.
         """
         self.check()
-        if self._line.is_free and (beat := self._beat(request, asked)) is not None:
-            return beat
-        step = self._line.begin(self._answer(request, asked))
-        if step.done:
-            return step.result()
         late = LateAnswer()
+        if self._line.is_free:
+            if (answer := self._answer_quickly(request, asked, late)) is not None:
+                return answer
+            step = self._line.begin(self._answer(request, asked, late))
+            if step.done:
+                return step.result()
+        else:
+            step = self._line.begin(self._answer_in_line(request, asked, late))
         step.when_done(partial(_pass_on, late))
         return late
 
-    def _beat(self, request: Message, asked: Asker) -> Message | LateAnswer | None:
-        """The answer to a heartbeat that changes nothing; None if a step must decide."""
-        if type(request).__name__ not in BEATS:
-            return None
-        context = self._coordinator.context(group_id_of(request), None, asked)
-        result = self.shard.beat(request, context)
-        if result is None or result.response is None:
-            return None
-        for change in result.timers:
-            assert change.event is not None
-            self._timers.set(change.key, change.delay_ms, change.event)
-        durable = self.writer.to_be_committed(self.place)
-        return result.response if durable is None else self._settled(durable, result.response)
+    def _answer_in_line(
+        self, request: Message, asked: Asker, late: LateAnswer
+    ) -> Work[Message | LateAnswer]:
+        self.check()
+        answer = self._answer_quickly(request, asked, late)
+        return (yield from self._answer(request, asked, late)) if answer is None else answer
 
-    def _answer(self, request: Message, asked: Asker) -> Work[Message | LateAnswer]:
+    def _answer_quickly(
+        self, request: Message, asked: Asker, late: LateAnswer
+    ) -> Message | LateAnswer | None:
+        """The response, ``late`` if the request is parked, or None if it needs a step."""
+        if type(request).__name__ not in QUICK:
+            return None
+        result = self.shard.quick(request, self._context(request, asked, late))
+        if result is None:
+            return None
+        if result.edit is not None:
+            self.shard.make(result.edit)
+        for change in result.timers:
+            if change.event is None:
+                self._timers.cancel(change.key)
+            else:
+                self._timers.set(change.key, change.delay_ms, change.event)
+        return late if result.response is None else self._committed(result.response)
+
+    def _answer(
+        self, request: Message, asked: Asker, late: LateAnswer
+    ) -> Work[Message | LateAnswer]:
         self.check()  # it may have waited for earlier steps
-        parked = LateAnswer()
-        group_id, new_id = group_id_of(request), ""
-        if not getattr(request, "member_id", None):
-            new_id = str(uuid4())
-        context = self._coordinator.context(group_id, parked, asked, new_id)
-        result = yield from self.shard.decide(request, context)
+        result = yield from self.shard.decide(request, self._context(request, asked, late))
         yield from self._take(result)
-        self._coordinator.commits_refused.update(result.refused)
-        if result.response is None:
-            return parked
+        if result.refused:
+            self._coordinator.commits_refused.update(result.refused)
+        return late if result.response is None else self._committed(result.response)
+
+    def _context(self, request: Message, asked: Asker, late: LateAnswer) -> GroupContext:
+        new_id = "" if getattr(request, "member_id", None) else str(uuid4())
+        return self._coordinator.context(group_id_of(request), late, asked, new_id)
+
+    def _committed(self, response: Message) -> Message | LateAnswer:
+        """The response, at once if it can't be lost any more."""
         durable = self.writer.to_be_committed(self.place)
-        return result.response if durable is None else self._settled(durable, result.response)
+        return response if durable is None else self._settled(durable, response)
 
     def apply_event(self, event: TimerEvent) -> Step[None]:
         """Apply an external event to a group, after the earlier steps."""
@@ -425,6 +443,7 @@ def _pass_on(late: LateAnswer, step: Step[Message | LateAnswer]) -> None:
         late.give(problem)
         return
     if isinstance(answer, LateAnswer):
-        answer.when_given(late.give)
+        if answer is not late:
+            answer.when_given(late.give)
     else:
         late.give(answer)

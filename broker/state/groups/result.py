@@ -16,7 +16,7 @@ from kstore.broker.state.groups.timers import TimerChange
 from kstore.broker.state.metadata.image import MetadataImage
 from kstore.protocol.schema import Message
 
-__all__ = ["GroupContext", "Report", "Result", "Token"]
+__all__ = ["Edit", "GroupContext", "Report", "Result", "Token"]
 
 Token: TypeAlias = object
 """Identifies a parked request, so that the runtime finds its connection."""
@@ -58,6 +58,20 @@ class Report(NamedTuple):
     """Each position with the partition epoch at the time of the report."""
 
 
+class Edit(NamedTuple):
+    """A change of one member of a classic group. It is made in the live group: a new version of a
+    large group would cost more than the rest of the step.
+    """
+
+    group_id: str
+    member: Any = None
+    """The member that joins or syncs, as it is from now on, unless ``pending`` is set."""
+    has_synced: bool = False
+    """Whether it is no longer among those that the group waits for in the sync phase."""
+    pending: str = ""
+    """A member id that a client has got and has not joined with."""
+
+
 class Result(NamedTuple):
     """The decision of a step. If ``response`` is None, the request is parked until a completion
     names its token.
@@ -77,3 +91,5 @@ class Result(NamedTuple):
     """The errors of partitions that were not committed although the claim's member owns them."""
     reports: tuple[str, dict[str, Report]] | None = None
     """The new reports of a group's members (KIP-253)."""
+    edit: Edit | None = None
+    """The only change of a step of `GroupShard.quick`."""

@@ -1,8 +1,7 @@
 """A classic consumer group as a value: members, generation, state. It makes no decisions.
 
-A step works on a copy (step.py). The live group is only replaced as a whole. `metadata_record` has
-the persisted part. The rest (parked joins and syncs, pending members) is soft state, which is lost
-with the coordinator.
+A step works on a copy (step.py), or decides on an `Edit`. `metadata_record` has the persisted part.
+The rest (parked joins and syncs, pending members) is lost with the coordinator.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from uuid import UUID
 
 from kstore.broker.state.groups.contract import CommitClaim, ShardState
 from kstore.broker.state.groups.record import GroupRecord
-from kstore.broker.state.groups.result import Token
+from kstore.broker.state.groups.result import Edit, Token
 from kstore.broker.state.groups.timers import HeartbeatExpired, TimerChange, heartbeat_key
 from kstore.broker.state.work import Work, each, whole
 from kstore.errors import ErrorCode, ProtocolError
@@ -205,6 +204,23 @@ class ClassicGroup:
         old = self.members[member.member_id]
         self.joined += (member.awaiting_join is not None) - (old.awaiting_join is not None)
         self.members[member.member_id] = member
+
+    def make(self, edit: Edit) -> None:
+        """Change one member in place. No decision is being made, so no step has a copy."""
+        if edit.pending:
+            self.pending_join.add(edit.pending)
+        elif edit.member.member_id in self.members:
+            self.replace(edit.member)
+        else:
+            self.note_new_member()
+            self.add(edit.member)
+        if edit.has_synced:
+            self.pending_sync.discard(edit.member.member_id)
+
+    def note_new_member(self) -> None:
+        """A member joins that is not in the group yet: a new group waits longer for more."""
+        if self.state == PREPARING_REBALANCE and self.previous_state == EMPTY:
+            self.new_member_added = True
 
     def remove(self, member_id: str) -> None:
         """Remove a member or pending member, if it exists. If it was the leader, the next member

@@ -15,16 +15,18 @@ from kstore.broker.state.groups.classic.group import (
     ClassicMember,
     member_error,
     metadata_record,
+    session_timer,
 )
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import Group, ShardState
-from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.result import Edit, GroupContext, Result
 from kstore.broker.state.groups.settings import GroupSettings
+from kstore.broker.state.groups.timers import TimerChange
 from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode
 from kstore.protocol.groups.classic import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
-__all__ = ["join_emptied_group", "join_group"]
+__all__ = ["join_emptied_group", "join_group", "quick_join"]
 
 FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
@@ -49,6 +51,61 @@ def join_group(
         empty = ClassicGroup(request.group_id, ctx.now_ms)
         step.records.append((yield from metadata_record(empty)))
     return step.result(response)
+
+
+def quick_join(
+    shard: ShardState, group: ClassicGroup, request: JoinGroupRequest, ctx: GroupContext
+) -> Result | None:
+    """See the table QUICK: a client that gets a member id, or a member that waits for others to
+    join.
+    """
+    member_id = request.member_id
+    names = [protocol.name for protocol in request.protocols]
+    if (
+        _request_error(group, request, shard.settings) != ErrorCode.NONE
+        or not _accepts(group, member_id, shard.settings.max_size)
+        or not group.supports(request.protocol_type, names)
+    ):
+        return None
+    if member_id == UNKNOWN_MEMBER_ID:
+        return _quick_id(group, request, ctx)
+    if group.state != PREPARING_REBALANCE:
+        return None
+    known = group.members.get(member_id)
+    if known is None:
+        if member_id not in group.pending_join or request.group_instance_id is not None:
+            return None
+        member = _member(ctx, request, member_id)
+        timers: tuple[TimerChange, ...] = (
+            session_timer(group.group_id, member, shard.settings.new_member_join_timeout_ms),
+        )
+        left = len(group.members) - group.joined + len(group.pending_join) - 1
+    else:
+        if (
+            known.awaiting_join is not None
+            or member_error(group, member_id, request.group_instance_id) != ErrorCode.NONE
+            or known.protocols != _protocols(request)
+        ):
+            return None
+        member, timers = _joining(known, request, ctx), ()
+        left = len(group.members) - group.joined - 1 + len(group.pending_join)
+    if left == 0 and group.previous_state != EMPTY:
+        return None  # the join phase ends
+    return Result(timers=timers, edit=Edit(group.group_id, member))
+
+
+def _quick_id(group: ClassicGroup, request: JoinGroupRequest, ctx: GroupContext) -> Result | None:
+    if (
+        request.group_instance_id is not None
+        or ctx.api_version < FIRST_VERSION_WITH_MEMBER_ID_REQUIRED
+    ):
+        return None
+    pending = _member(ctx, request, f"{ctx.client_id}-{ctx.new_id}")
+    return Result(
+        _failure(pending.member_id, ErrorCode.MEMBER_ID_REQUIRED),
+        timers=(session_timer(group.group_id, pending),),
+        edit=Edit(group.group_id, pending=pending.member_id),
+    )
 
 
 def join_emptied_group(
@@ -123,7 +180,7 @@ def _join_without_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupRes
         yield from _add_member(step, request, member_id)
         return None
     group.pending_join.add(member_id)
-    pending = _member(step, request, member_id)
+    pending = _member(step.ctx, request, member_id)
     step.expect_heartbeat(pending)
     return _failure(member_id, ErrorCode.MEMBER_ID_REQUIRED)
 
@@ -157,11 +214,9 @@ def _join_with_id(step: Step, request: JoinGroupRequest) -> Work[JoinGroupRespon
 
 
 def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> Work[None]:
-    group = step.group
-    if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
-        group.new_member_added = True
-    member = _member(step, request, member_id)
-    group.add(member)
+    step.group.note_new_member()
+    member = _member(step.ctx, request, member_id)
+    step.group.add(member)
     # The member cannot send heartbeats before it has the response, and a closed connection is not
     # noticed while its join is parked. So a join that takes too long is dropped, and the client may
     # retry.
@@ -171,13 +226,16 @@ def _add_member(step: Step, request: JoinGroupRequest, member_id: str) -> Work[N
 
 def _update_member(step: Step, request: JoinGroupRequest, member_id: str) -> None:
     step.answer_join(member_id, _failure(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
-    step.group.put(
-        step.group.members[member_id]._replace(
-            protocols=_protocols(request),
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            session_timeout_ms=request.session_timeout_ms,
-            awaiting_join=step.ctx.token,
-        )
+    step.group.put(_joining(step.group.members[member_id], request, step.ctx))
+
+
+def _joining(member: ClassicMember, request: JoinGroupRequest, ctx: GroupContext) -> ClassicMember:
+    """The member once it has joined again."""
+    return member._replace(
+        protocols=_protocols(request),
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        awaiting_join=ctx.token,
     )
 
 
@@ -220,17 +278,17 @@ def _replace_static_member(
     return None
 
 
-def _member(step: Step, request: JoinGroupRequest, member_id: str) -> ClassicMember:
+def _member(ctx: GroupContext, request: JoinGroupRequest, member_id: str) -> ClassicMember:
     return ClassicMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
-        client_id=step.ctx.client_id,
-        client_host=step.ctx.client_host,
+        client_id=ctx.client_id,
+        client_host=ctx.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=_protocols(request),
-        awaiting_join=step.ctx.token,
+        awaiting_join=ctx.token,
         is_new=True,
     )
 

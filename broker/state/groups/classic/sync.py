@@ -8,18 +8,20 @@ from kstore.broker.state.groups.classic.group import (
     PREPARING_REBALANCE,
     STABLE,
     ClassicGroup,
+    ClassicMember,
     member_error,
     session_timer,
 )
 from kstore.broker.state.groups.classic.held_back import is_due, without_held_back
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import ShardState
-from kstore.broker.state.groups.result import GroupContext, Result
+from kstore.broker.state.groups.result import Edit, GroupContext, Result
 from kstore.broker.state.groups.timers import (
     HeartbeatExpired,
     InitialRebalanceExpired,
     JoinExpired,
     SyncExpired,
+    TimerChange,
     TimerEvent,
     join_key,
     sync_key,
@@ -37,7 +39,14 @@ from kstore.protocol.groups.classic import (
     SyncGroupResponse,
 )
 
-__all__ = ["beat", "expire", "heartbeat", "leave_group", "sync_group"]
+__all__ = [
+    "expire",
+    "heartbeat",
+    "leave_group",
+    "quick_heartbeat",
+    "quick_sync",
+    "sync_group",
+]
 
 
 def sync_group(
@@ -53,13 +62,7 @@ def sync_group(
     _mark_synced(step, request.member_id)
     member = step.group.members[request.member_id]
     if group.state == STABLE:
-        return step.result(
-            SyncGroupResponse(
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                assignment=member.assignment,
-            )
-        )
+        return step.result(_assigned(group, member))
     superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     step.answer_sync(request.member_id, superseded)
     step.group.put(member._replace(awaiting_sync=ctx.token))
@@ -68,6 +71,33 @@ def sync_group(
         given, step.group.lacking = without_held_back(step.group, given, ctx.image)
         yield from step.become_stable(given)
     return step.result()
+
+
+def quick_sync(
+    shard: ShardState, group: ClassicGroup, request: SyncGroupRequest, ctx: GroupContext
+) -> Result | None:
+    """See the table QUICK: the member waits for the leader, or its assignment is known."""
+    member_id = request.member_id
+    if _sync_error(group, request) != ErrorCode.NONE:
+        return None
+    member = group.members[member_id]
+    left = len(group.pending_sync) - (member_id in group.pending_sync)
+    timers = () if left else (TimerChange(sync_key(group.group_id), 0, None),)
+    if group.state == STABLE:
+        synced = Edit(group.group_id, member, has_synced=True)
+        return Result(_assigned(group, member), timers=timers, edit=synced)
+    if member.awaiting_sync is not None or group.leader_id == member_id:
+        return None
+    waiting = member._replace(awaiting_sync=ctx.token)
+    return Result(timers=timers, edit=Edit(group.group_id, waiting, has_synced=True))
+
+
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
 
 
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
@@ -120,8 +150,10 @@ def heartbeat(
     return _kept(group, request)
 
 
-def beat(group: ClassicGroup, request: HeartbeatRequest, ctx: GroupContext) -> Result | None:
-    """See the table BEATS."""
+def quick_heartbeat(
+    shard: ShardState, group: ClassicGroup, request: HeartbeatRequest, ctx: GroupContext
+) -> Result | None:
+    """See the table QUICK: the member is in the current generation."""
     is_current = request.generation_id == group.generation_id and not group.lacking
     if not is_current or member_error(group, request.member_id, request.group_instance_id):
         return None

@@ -152,10 +152,13 @@ def _stay(
     return step.result(_response(request, updated, ctx, with_assignment=is_new))
 
 
-def beat(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, ctx: GroupContext
+def quick_heartbeat(
+    shard: ShardState,
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    ctx: GroupContext,
 ) -> Result | None:
-    """See the table BEATS: the member is known, its fields are the same, it has reached its target,
+    """See the table QUICK: the member is known, its fields are the same, it has reached its target,
     and no new target is due.
     """
     member = group.members.get(request.member_id)

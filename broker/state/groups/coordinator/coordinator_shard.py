@@ -21,6 +21,7 @@ from kstore.broker.state.groups.coordinator.tables import (
     NO_GROUP,
     OTHERS,
     PARKED,
+    QUICK,
     RECORDS,
     REQUESTS,
     RESUME,
@@ -30,7 +31,7 @@ from kstore.broker.state.groups.coordinator.tables import (
 from kstore.broker.state.groups.offsets import NO_PRODUCER_ID, Offsets, commit_tombstone
 from kstore.broker.state.groups.positions import Positions, exchange
 from kstore.broker.state.groups.record import GroupRecord
-from kstore.broker.state.groups.result import GroupContext, Result, Token
+from kstore.broker.state.groups.result import Edit, GroupContext, Result, Token
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.broker.state.groups.share.group import SHARE_KIND, ShareGroup
 from kstore.broker.state.groups.share.offsets import forget_topic
@@ -44,7 +45,7 @@ from kstore.protocol.schema import Message
 
 __all__ = ["GroupShard", "group_id_of"]
 
-GATED = BEATS.keys() | {"JoinGroupRequest", "SyncGroupRequest", "LeaveGroupRequest"}
+GATED = QUICK.keys() | {"LeaveGroupRequest"}
 """The requests that may change targets."""
 
 
@@ -81,19 +82,25 @@ class GroupShard:
         result = yield from _decided(resolve(row)(self, group, request, ctx))
         return exchange(self, self.positions, request, result, ctx) if name in BEATS else result
 
-    def beat(self, request: Message, ctx: GroupContext) -> Result | None:
-        """The result of `decide` for most heartbeats: those that change nothing and only keep the
-        member's session. None for all other requests. It costs a third.
+    def quick(self, request: Message, ctx: GroupContext) -> Result | None:
+        """The decision of `decide` for most requests of members: see the table QUICK. None for all
+        other requests. Of the result, only response, timers and edit are set; `make` makes the
+        edit. It costs a third.
         """
-        rows: Any = BEATS.get(type(request).__name__)
+        name = type(request).__name__
+        rows: Any = QUICK.get(name)
         if rows is None or self.positions or (ctx.image is not None and ctx.image.ordered):
             return None
-        heartbeat: Any = request
-        group: Group | None = self.groups.get(heartbeat.group_id)
-        if group is None or heartbeat.need_position or heartbeat.position:
+        asked: Any = request
+        group: Group | None = self.groups.get(asked.group_id)
+        if group is None or (name in BEATS and (asked.need_position or asked.position)):
             return None
         row = rows.get(group.kind)
-        return None if row is None else resolve(row)(group, request, ctx)
+        return None if row is None else resolve(row)(self, group, request, ctx)
+
+    def make(self, edit: Edit) -> None:
+        """Make the change that `quick` has decided."""
+        self.groups[edit.group_id].make(edit)
 
     def follow(self, event: TimerEvent, ctx: GroupContext) -> Work[Result]:
         """Decide about a timer that fired."""

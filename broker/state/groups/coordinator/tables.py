@@ -18,6 +18,7 @@ __all__ = [
     "NO_GROUP",
     "OTHERS",
     "PARKED",
+    "QUICK",
     "RECORDS",
     "REQUESTS",
     "RESUME",
@@ -76,13 +77,20 @@ REQUESTS: dict[str, dict[str, str]] = {
 Result, or work with a Result.
 """
 
-BEATS: dict[str, dict[str, str]] = {
-    "HeartbeatRequest": {"classic": "groups.classic.sync:beat"},
-    "ConsumerGroupHeartbeatRequest": {"consumer": "groups.consumer.heartbeat:beat"},
+QUICK: dict[str, dict[str, str]] = {
+    "HeartbeatRequest": {"classic": "groups.classic.sync:quick_heartbeat"},
+    "JoinGroupRequest": {"classic": "groups.classic.join:quick_join"},
+    "SyncGroupRequest": {"classic": "groups.classic.sync:quick_sync"},
+    "ConsumerGroupHeartbeatRequest": {"consumer": "groups.consumer.heartbeat:quick_heartbeat"},
 }
-"""Class name to kind to ``f(group, request, ctx)``. It returns the same Result as in REQUESTS, but
-without work, for a heartbeat that only extends the session, and None for others.
+"""Class name to kind to ``f(shard, group, request, ctx)``. It makes the same decision as in
+REQUESTS, but without work and without a new version of the group, for the requests that all members
+of a large group send: a heartbeat that only extends the session, a join or sync that waits for the
+others. It returns None for all other requests.
 """
+
+BEATS = frozenset({"HeartbeatRequest", "ConsumerGroupHeartbeatRequest"})
+"""The requests that may report positions (KIP-253)."""
 
 RECORDS: dict[int, str] = {
     1: "groups.coordinator.offset_commit:replay_commit",

@@ -335,3 +335,30 @@ def test_members_of_a_new_group_are_not_in_the_log_before_their_generation_is() 
     assert (record.value.members, record.value.leader) == ([], None)
     driver.restart()
     assert driver.shard.groups["g"].state == EMPTY
+
+
+def test_a_member_that_waits_for_others_is_decided_without_work() -> None:
+    driver = GroupDriver()
+    leader, second, third = driver.stable_group(3)
+    driver.join(member_id=leader)
+    driver.quick.clear()
+    assert isinstance(driver.join(member_id=second), Parked)
+    assert driver.quick["JoinGroupRequest"] == 1
+    pending = driver.join().member_id
+    assert isinstance(driver.join(member_id=pending), Parked)
+    assert driver.quick["JoinGroupRequest"] == 3, "its id, and its join"
+    assert driver.join(member_id=third).generation_id == 2
+    assert driver.quick["JoinGroupRequest"] == 3, "it ends the join phase"
+
+
+def test_a_new_group_waits_longer_for_a_member_that_was_decided_without_work() -> None:
+    driver = GroupDriver(initial_rebalance_delay_ms=3000)
+    first, second = (driver.join().member_id for _ in range(2))
+    joining = driver.join(member_id=first)
+    driver.quick.clear()
+    assert isinstance(driver.join(member_id=second), Parked)
+    assert driver.quick["JoinGroupRequest"] == 1
+    driver.advance(3000)
+    assert joining.response is None
+    driver.advance(3000)
+    assert len(joining.response.members) == 2

@@ -97,7 +97,7 @@ def test_heartbeats_keep_a_member_and_silence_removes_it() -> None:
     for _ in range(5):
         driver.advance(9_999)
         assert driver.heartbeat(member, 1) == ErrorCode.NONE
-        assert driver.beats, "it is answered without work"
+        assert driver.quick["HeartbeatRequest"], "it is answered without work"
     driver.advance(10_000)
     assert driver.heartbeat(member, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.shard.groups["g"].state == EMPTY
@@ -236,3 +236,21 @@ def test_a_shard_that_is_given_up_answers_everybody_who_waits() -> None:
     assert answers[waiting].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
     assert answers[joining].error_code == ErrorCode.NOT_COORDINATOR  # type: ignore[attr-defined]
     assert leader != follower
+
+
+def test_a_follower_is_decided_without_work() -> None:
+    driver = GroupDriver()
+    leader, second, third = driver.stable_group(3)
+    joins = [driver.join(member_id=member) for member in (leader, second, third)]
+    assert [join.response.generation_id for join in joins[:2]] == [2, 2]
+    driver.quick.clear()
+    waiting = driver.sync(second, 2)
+    assert isinstance(waiting, Parked)
+    assert driver.quick["SyncGroupRequest"] == 1
+    driver.sync(leader, 2, {leader: b"1", second: b"2", third: b"3"})
+    assert waiting.response.assignment == b"2"
+    assert driver.quick["SyncGroupRequest"] == 1, "the leader gives all their assignments"
+    assert ("sync", "g") in driver.timers
+    assert driver.sync(third, 2).assignment == b"3"
+    assert driver.quick["SyncGroupRequest"] == 2
+    assert ("sync", "g") not in driver.timers, "all have synced"
