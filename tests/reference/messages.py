@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,6 +29,10 @@ INTEGERS = {
 }
 NAMES = {number: name for name, number in schema.KINDS.items()}
 Override = Callable[[str, str], "st.SearchStrategy[Any] | None"]
+
+
+def as_usual(_struct: str, _name: str) -> None:
+    """Overrides nothing."""
 
 
 def all_messages() -> list[type[Message]]:
@@ -65,16 +70,18 @@ def fields_of(cls: type[Struct], version: int, *, extensions: bool) -> Iterator[
             yield name
 
 
+@cache
 def messages(
     cls: type[Struct],
     version: int,
     *,
     extensions: bool = True,
-    override: Override = lambda _struct, _name: None,
+    override: Override = as_usual,
 ) -> st.SearchStrategy[Any]:
     """Random instances of a structure in a version; fields the version lacks keep their defaults.
 
-    override(structure name, field name) may give another strategy for a field.
+    override(structure name, field name) may give another strategy for a field. Strategies are kept,
+    because Hypothesis takes longer to prepare one than to draw from it.
     """
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for name in fields_of(cls, version, extensions=extensions):
@@ -101,6 +108,7 @@ def _values(
     return strategy
 
 
+@cache
 def _primitives(kind: str) -> st.SearchStrategy[Any]:
     if kind in INTEGERS:
         return st.integers(*INTEGERS[kind])

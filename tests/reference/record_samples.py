@@ -4,6 +4,7 @@ tests."""
 from __future__ import annotations
 
 from array import array
+from itertools import cycle, islice
 
 from hypothesis import strategies as st
 
@@ -14,10 +15,14 @@ headers = st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=20)), m
 rows = st.tuples(nullable_bytes, nullable_bytes, timestamps, headers)
 """(key, value, timestamp, headers)"""
 row_lists = st.lists(rows, min_size=1, max_size=12)
-many_rows = st.lists(
-    st.tuples(nullable_bytes, st.none() | st.just(b"v")), min_size=60, max_size=140
-).map(lambda pairs: [(key, value, 5, []) for key, value in pairs])
-"""Enough records for offset deltas of two bytes."""
+many_rows = st.builds(
+    lambda pairs, count: [(*pair, 5, []) for pair in islice(cycle(pairs), count)],
+    st.lists(st.tuples(nullable_bytes, st.none() | st.just(b"v")), min_size=1, max_size=8),
+    st.integers(60, 140),
+)
+"""Enough records for offset deltas of two bytes: a few are repeated, because drawing each of them
+takes Hypothesis longer than the test.
+"""
 codecs = st.integers(0, 4)
 
 
