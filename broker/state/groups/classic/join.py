@@ -14,9 +14,9 @@ from kstore.broker.state.groups.classic.group import (
     ClassicGroup,
     ClassicMember,
     member_error,
-    metadata_record,
     session_timer,
 )
+from kstore.broker.state.groups.classic.records import metadata_record
 from kstore.broker.state.groups.classic.step import UNKNOWN_MEMBER_ID, Step
 from kstore.broker.state.groups.contract import Group, ShardState
 from kstore.broker.state.groups.result import Edit, GroupContext, Result

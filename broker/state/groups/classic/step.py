@@ -14,10 +14,10 @@ from kstore.broker.state.groups.classic.group import (
     STABLE,
     ClassicGroup,
     ClassicMember,
-    metadata_record,
     session_timer,
 )
 from kstore.broker.state.groups.classic.held_back import lacks_remaining
+from kstore.broker.state.groups.classic.records import metadata_record
 from kstore.broker.state.groups.contract import ShardState
 from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.result import GroupContext, Result, Token

@@ -13,8 +13,8 @@ from kstore.broker.state.groups.classic.group import (
     STABLE,
     ClassicGroup,
     ClassicMember,
-    metadata_record,
 )
+from kstore.broker.state.groups.classic.records import metadata_record
 from kstore.broker.state.groups.classic.step import Step
 from kstore.broker.state.groups.consumer.group import ConsumerGroup, Target
 from kstore.broker.state.groups.consumer.member import (

@@ -94,7 +94,7 @@ BEATS = frozenset({"HeartbeatRequest", "ConsumerGroupHeartbeatRequest"})
 
 RECORDS: dict[int, str] = {
     1: "groups.coordinator.offset_commit:replay_commit",
-    2: "groups.classic.group:replay_metadata",
+    2: "groups.classic.records:replay_metadata",
     3: "groups.consumer.records:replay_epoch",
     4: "groups.consumer.records:replay_partition_metadata",
     5: "groups.consumer.records:replay_member",
