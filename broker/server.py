@@ -243,7 +243,7 @@ class Server:
         response = handler(self.broker, request, ctx)
         if response is None:
             return None
-        if isinstance(response, Awaitable):
+        if type(response) is LateAnswer or isinstance(response, Awaitable):
             return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
             self.broker.throttles.set_throttle_time(connection, response)

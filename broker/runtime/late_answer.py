@@ -17,10 +17,13 @@ __all__ = ["LateAnswer", "converted"]
 
 R = TypeVar("R", bound=Message)
 LOGGER = logging.getLogger(__name__)
+CONVERTED = (Message, KafkaError)
 
 
-class LateAnswer(Awaitable[Message]):
-    """Given once, and received once: by `when_given`, or by awaiting it."""
+class LateAnswer:
+    """Given once, and received once: by `when_given`, or by awaiting it. It is no subclass of
+    Awaitable, because `isinstance` is slow for abstract classes.
+    """
 
     __slots__ = ("_convert", "_given", "_receive")
 
@@ -43,7 +46,7 @@ class LateAnswer(Awaitable[Message]):
         """
         if self._given is not None:
             return
-        if self._convert is not None and isinstance(answer, Message | KafkaError):
+        if self._convert is not None and isinstance(answer, CONVERTED):
             try:
                 answer = self._convert(answer)
             except Exception as problem:  # noqa: BLE001 - the receiver gets it

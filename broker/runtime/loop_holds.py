@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LoopHolds"]
 
 BOUNDS_MS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
+BOUNDS_US = tuple(bound * 1000 for bound in BOUNDS_MS)
 STUCK_MS = 1000
 """A hold that has lasted this long is reported by the guard's thread before it ends."""
 MAX_NAMES = 100
@@ -138,7 +140,7 @@ class LoopHolds:
         own_us = max(0, held_us - waited_us - stood_us)
         name = COLLECTION if gc_us * 2 >= held_us else _name_of(api_key, callback)
         row = self._rows.get(name) or self._new_row(name)
-        row.counts[sum(own_us > bound * 1000 for bound in BOUNDS_MS)] += 1
+        row.counts[bisect_left(BOUNDS_US, own_us)] += 1
         row.count += 1
         row.total_us += own_us
         row.max_us = max(row.max_us, own_us)

@@ -44,10 +44,14 @@ def error_counts(response: Message | Counted, version: int) -> dict[int, int] | 
     """The number of occurrences of each error code other than 0; None if there is none."""
     if isinstance(response, Message):
         fields = _fields(response, version)
-        if fields is None or not fields.inside:
+        if fields is None:
+            return None
+        if not fields.inside:
+            if not any(getattr(response, name) for name in fields.codes):
+                return None
             found: dict[int, int] = {}
-            _count_codes(response, () if fields is None else fields.codes, found)
-            return found or None
+            _count_codes(response, fields.codes, found)
+            return found
     steps = counting(response, version)
     while True:
         try:

@@ -151,7 +151,7 @@ class PartitionWriter:
         partition = self.partition(place)
         if partition is None:
             raise error_for(ErrorCode.NOT_COORDINATOR)
-        if place in self._unwritten:
+        if self._unwritten and place in self._unwritten:
             return self._when_written(place)
         return self._when_committed(partition)
 

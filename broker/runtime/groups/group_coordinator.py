@@ -236,16 +236,19 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
     ) -> GroupContext:
         """What a shard needs to know about its environment to decide about one group."""
+        configs, image = self._configs.group(group_id), self.topic.image
+        if asked is None:
+            return GroupContext(self._node.now_ms(), new_id, configs, token, image=image)
         return GroupContext(
-            now_ms=self.now_ms(),
-            new_id=new_id,
-            configs=self._configs.group(group_id),
-            token=token,
-            api_version=asked.api_version if asked is not None else 0,
-            client_id=(asked.client_id or "") if asked is not None else "",
-            client_host=f"/{asked.client_host}" if asked is not None else "",
-            extended=asked is not None and asked.extended,
-            image=self.topic.image,
+            self._node.now_ms(),
+            new_id,
+            configs,
+            token,
+            asked.api_version,
+            asked.client_id or "",
+            f"/{asked.client_host}",
+            asked.extended,
+            image,
         )
 
     def found(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Generic, TypeVar
 
-from kstore.broker.state.work import UnderWay, Work
+from kstore.broker.state.work import Work
 from kstore.errors import ErrorCode, error_for
 
 __all__ = ["Step", "StepLine"]
@@ -36,14 +36,12 @@ class Step(Generic[T]):
         "_result",
         "_running",
         "_then",
-        "_under_way",
         "_waiter",
         "_work",
     )
 
     def __init__(self, work: Work[T]) -> None:
         self._work = work
-        self._under_way = UnderWay(work)
         self._ended = False
         self._running = False
         self._given_up = False
@@ -79,13 +77,16 @@ class Step(Generic[T]):
     def go_on(self, until: float) -> bool:
         """Run the step until this time. Returns whether it is done."""
         self._running = True
+        work = self._work
         try:
-            while not self._under_way.go_on():
+            while True:
+                next(work)
                 if self._given_up:
                     raise error_for(ErrorCode.NOT_COORDINATOR)
                 if monotonic() >= until:
                     return False
-            self._result = self._under_way.result
+        except StopIteration as done:
+            self._result = done.value
         except Exception as problem:  # noqa: BLE001 - the caller gets it
             self._problem = problem
         finally:

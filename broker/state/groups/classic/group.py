@@ -73,7 +73,10 @@ class ClassicMember(NamedTuple):
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """The member's metadata for a protocol. Empty if it has sent none."""
-        return next((data for name, data in self.protocols if name == protocol_name), b"")
+        for name, data in self.protocols:
+            if name == protocol_name:
+                return data
+        return b""
 
 
 class ClassicGroup:
@@ -293,11 +296,15 @@ class ClassicGroup:
         if not self.uses_consumer_protocol:
             return None
         topics: set[str] = set()
+        read: set[bytes] = set()
         for member in self.members.values():
-            subscribed = _subscription_topics(member.metadata(self.protocol_name))
-            if subscribed is None:
-                return None
-            topics.update(subscribed)
+            metadata = member.metadata(self.protocol_name)
+            if metadata not in read:
+                subscribed = _subscription_topics(metadata)
+                if subscribed is None:
+                    return None
+                topics.update(subscribed)
+                read.add(metadata)
             yield
         return frozenset(topics)
 

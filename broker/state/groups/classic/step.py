@@ -94,14 +94,12 @@ class Step:
             self._completions.append((member.awaiting_join, response))
             self.group.replace(member._replace(awaiting_join=None))
 
-    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
-        """Answer the member's parked sync. Returns False if it has none."""
+    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> None:
+        """Answer the member's parked sync, if it has one."""
         member = self.group.members[member_id]
-        if member.awaiting_sync is None:
-            return False
-        self._completions.append((member.awaiting_sync, response))
-        self.group.replace(member._replace(awaiting_sync=None))
-        return True
+        if member.awaiting_sync is not None:
+            self._completions.append((member.awaiting_sync, response))
+            self.group.replace(member._replace(awaiting_sync=None))
 
     def drop_member(self, member_id: str) -> None:
         """Remove a member. The response to its parked join makes it join again as a new member."""
@@ -206,12 +204,11 @@ class Step:
         if group.state == EMPTY:
             self.records.append((yield from metadata_record(group)))
             return
-        for member_id in list(group.members):
-            self.answer_join(member_id, (yield from self.join_response(member_id)))
-            member = group.members[member_id]
-            if member.is_new:
-                member = member._replace(is_new=False)
-                group.replace(member)
+        for member_id, member in list(group.members.items()):
+            if member.awaiting_join is not None:
+                response = yield from self.join_response(member_id)
+                self._completions.append((member.awaiting_join, response))
+            group.replace(member._replace(awaiting_join=None, is_new=False))
             self.expect_heartbeat(member)
             group.pending_sync.add(member_id)
             yield
@@ -234,16 +231,17 @@ class Step:
         """Set the assignment of every member (empty without one) and answer the parked syncs."""
         group = self.group
         succeeded = error_code == ErrorCode.NONE
-        for member_id in list(group.members):
-            member = group.members[member_id]._replace(assignment=assignment.get(member_id, b""))
-            group.replace(member)
-            response = SyncGroupResponse(
-                error_code=error_code,
-                protocol_type=group.protocol_type if succeeded else None,
-                protocol_name=group.protocol_name if succeeded else None,
-                assignment=member.assignment,
-            )
-            if self.answer_sync(member_id, response):
+        for member_id, member in list(group.members.items()):
+            given = assignment.get(member_id, b"")
+            group.replace(member._replace(assignment=given, awaiting_sync=None))
+            if member.awaiting_sync is not None:
+                response = SyncGroupResponse(
+                    error_code=error_code,
+                    protocol_type=group.protocol_type if succeeded else None,
+                    protocol_name=group.protocol_name if succeeded else None,
+                    assignment=given,
+                )
+                self._completions.append((member.awaiting_sync, response))
                 # A session timeout during this wait did not apply.
                 self.expect_heartbeat(member)
             yield
