@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KEEP = {"retention.ms": "-1"}
 """Configs of topics whose records are old."""
+ROOM = ("-Xms1g", "-Xmn400m", "-XX:MetaspaceSize=300m", "-XX:ReservedCodeCacheSize=240m")
+"""Flags of Spark's JVM: it collects garbage less often, and discards no compiled code."""
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     classes = ClassData("spark", *_its_classes())
     monkeypatch = pytest.MonkeyPatch()
-    flags = [os.environ["SPARK_SUBMIT_OPTS"], *classes.flags()]
+    flags = [os.environ["SPARK_SUBMIT_OPTS"], *ROOM, *classes.flags()]
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", " ".join(flags))
     session = (
         SparkSession.builder.master("local[2]")
