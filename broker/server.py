@@ -453,7 +453,10 @@ def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection
 
 def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
     """The handler of an API on a single broker."""
-    return handler
+    from kstore.broker.api.requests.failed_stores import CHANGING, with_store_errors
+
+    changes = row.controller_only or row.shared_configs or api_key in CHANGING
+    return with_store_errors(handler) if changes else handler
 
 
 def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:

@@ -38,6 +38,7 @@ from kstore.broker.coordination.lmdb_files import (
 from kstore.broker.coordination.store import (
     StoreClosedError,
     StoreDamagedError,
+    StoreDiskError,
     StoreError,
     StoreUnavailableError,
     WatchEvent,
@@ -255,7 +256,7 @@ class _LmdbBackend(Backend):
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
-        """Convert errors of LMDB (such as a full disk) and of other files to the store's errors."""
+        """Convert errors of LMDB and of other files to the store's errors."""
         if os.getpid() != self._process:
             raise StoreClosedError(
                 f"the coordination store {self._path} was opened by process {self._process}, and a "
@@ -268,8 +269,9 @@ class _LmdbBackend(Backend):
         except DAMAGE as error:
             raise StoreUnavailableError(damaged(self._path, str(error))) from error
         except lmdb.Error as error:
-            raise StoreUnavailableError(
-                f"the coordination store {self._path} can't be used: {error}; check its disk"
+            raise StoreDiskError(
+                f"the coordination store {self._path} can't be used: {error}; check its disk, and "
+                "free some space if it is full"
             ) from error
 
     def _back_up(self) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "Store",
     "StoreClosedError",
     "StoreDamagedError",
+    "StoreDiskError",
     "StoreError",
     "StoreLockedError",
     "StoreUnavailableError",
@@ -80,6 +81,10 @@ class StoreClosedError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached; the operation may or may not have been executed."""
+
+
+class StoreDiskError(StoreUnavailableError):
+    """The disk of the store is full, or fails."""
 
 
 class StoreDamagedError(StoreError):

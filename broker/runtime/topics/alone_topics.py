@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.metadata.cache import MetadataCache
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import TopicImage
+    from kstore.broker.state.metadata.topic_rules import NewTopic
 
 __all__ = ["AloneTopics", "GroupsOfTopics"]
 
@@ -91,6 +92,10 @@ class AloneTopics(Topics):
         """
         self._retired: set[str] = set()
         """The topics with retired partitions."""
+        self._half_made: dict[str, TopicImage] = {}
+        """Topics in the store whose logs could not be created, and that could not be removed."""
+        self._half_grown: dict[str, tuple[TopicImage, int]] = {}
+        """Topics with more partitions in the store, from an index on, than could be created."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
         """The task that waits until retired partitions are empty."""
@@ -121,13 +126,50 @@ class AloneTopics(Topics):
         for task in self._tasks:
             task.cancel()
 
+    # ---- a full disk ----
+
+    async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
+        """See Topics. First removes what is left of a topic whose logs could not be created."""
+        async with self._turn(new.name):
+            half_made = self._half_made.get(new.name)
+            if half_made is not None and not validate_only:
+                await self._undo(half_made)
+        return await super().create(new, validate_only=validate_only)
+
+    async def _undo(self, topic: TopicImage) -> None:
+        self._half_made[topic.name] = topic
+        await super()._undo(topic)
+        del self._half_made[topic.name]
+
+    async def _completed(self, known: TopicImage, count: int, *, validate_only: bool) -> bool:
+        """Open the logs that an earlier expansion could not create. Whether the topic then has this
+        number of partitions.
+        """
+        grown, first = self._half_grown.get(known.name, (None, 0))
+        if grown is None or grown.topic_id != known.topic_id or validate_only:
+            return False
+        async with self._turn(known.name):
+            grown = grown._replace(configs=self._known(known.name).configs)
+            await self._open_added(grown, first)
+        return len(grown.partitions) == count
+
+    async def _open_added(self, grown: TopicImage, first: int) -> None:
+        self._half_grown[grown.name] = grown, first
+        try:
+            await super()._open_added(grown, first)
+        except (LogError, OSError) as problem:  # the next attempt, or the next start, completes it
+            why = f"The topic '{grown.name}' can't grow: {problem}"
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
+        del self._half_grown[grown.name]
+
     # ---- changing the partition count ----
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
         """Expand a topic, or contract it if requested. Raises TopicError."""
         known = self._known(new.name)
         if not (new.may_shrink and new.total_count < len(known.partitions)):
-            await super().add_partitions(new, validate_only=validate_only)
+            if not await self._completed(known, new.total_count, validate_only=validate_only):
+                await super().add_partitions(new, validate_only=validate_only)
             return
         finishing = await self._begin(new, validate_only=validate_only)
         problem = None if finishing is None else await asyncio.shield(finishing)

@@ -247,9 +247,7 @@ class Topics:
     # ---- changes ----
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic and return its image. With ``validate_only`` nothing is created. Raises
-        TopicError.
-        """
+        """Create a topic, or with ``validate_only`` only plan it. Raises TopicError."""
         async with self._turn(new.name):
             async with self._one_at_a_time:
                 topic = self._planned(new)
@@ -266,7 +264,7 @@ class Topics:
                 await self._open(topic, 0)
             except (LogError, OSError) as problem:  # too many open files, no space, ...
                 del self._unshown[new.name]
-                await self._remove(topic)
+                await self._undo(topic)
                 why = f"The topic '{new.name}' can't be created: {problem}"
                 raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why) from problem
             finally:
@@ -313,11 +311,14 @@ class Topics:
                 grown = await self._expand(new, added)
                 first = len(grown.partitions) - len(added)
                 self._unshown[new.name] = grown, grown.partitions[first].partition_epoch
-            try:
-                await self._open(grown, first)
-            finally:
-                del self._unshown[new.name]
-            self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
+            await self._open_added(grown, first)
+
+    async def _open_added(self, grown: TopicImage, first: int) -> None:
+        try:
+            await self._open(grown, first)
+        finally:
+            self._unshown.pop(grown.name, None)
+        self._publish(grown, epoch=grown.partitions[-1].partition_epoch)
 
     def check_growth(self, name: str) -> None:
         """Raise TopicError if the topic's state does not allow an expansion."""
@@ -401,6 +402,8 @@ class Topics:
             if not self._leaves_logs(topic):  # otherwise the next start deletes them
                 await self._in_store(lambda: znodes.finish_deletion(self._store, name))
 
+    _undo = _remove
+
     def _leaves_logs(self, topic: TopicImage) -> bool:
         """Whether a deleted topic has logs that only the next start can delete."""
         return False
@@ -461,8 +464,7 @@ class Topics:
         return topic
 
     async def _in_store(self, call: Callable[[], T]) -> T:
-        result: T = await self._run_blocking(call)
-        return result
+        return await self._run_blocking(call)
 
     async def _open(self, topic: TopicImage, first: int) -> None:
         """Open the logs of a topic's partitions from index ``first`` on, in threads."""

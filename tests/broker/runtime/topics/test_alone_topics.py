@@ -14,7 +14,7 @@ import pytest
 from kstore.broker.api import RequestContext
 from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.coordination import own_contractions, znodes
-from kstore.broker.coordination.store import StoreError
+from kstore.broker.coordination.store import StoreDiskError, StoreError
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
 from kstore.broker.runtime.topics import alone_topics
 from kstore.broker.runtime.topics.alone_topics import AloneTopics
@@ -408,3 +408,51 @@ def test_a_partition_that_an_older_version_stored_without_a_leader_has_one(tmp_p
 
     in_world(tmp_path, before)
     in_world(tmp_path, after)
+
+
+def test_a_topic_without_room_for_its_logs_is_made_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store cannot even remove it again, because its disk is full, too."""
+
+    async def story(world: World) -> None:
+        topics = topics_of(world)
+        full = StoreDiskError("the disk is full")
+        failing_once(monkeypatch, topics._replicas, "open_partitions", OSError("no space"))
+        failing_once(monkeypatch, znodes, "delete_topic", full)
+        with pytest.raises(StoreDiskError):
+            await topics.create(NewTopic("t"))
+        assert "t" not in world.broker.image.topics
+        assert len((await topics.create(NewTopic("t", 2))).partitions) == 2
+
+    in_world(tmp_path, story)
+
+
+def test_a_topic_whose_new_logs_cannot_be_created_grows_once_they_can(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "t-2"
+
+    async def story(world: World) -> None:
+        topics = topics_of(world)
+        await topics.create(NewTopic("t"))
+        in_the_way.touch()
+        for _ in range(2):
+            with pytest.raises(TopicError, match=r"'t' can't grow: .*t-2"):
+                await topics.add_partitions(NewPartitions("t", 3))
+        in_the_way.unlink()
+        await topics.set_configs("t", {"retention.ms": "9"})
+        await topics.add_partitions(NewPartitions("t", 3))
+        entry = topics._replicas.table.topic(b"t")
+        assert entry is not None
+        assert [each.log.log_end_offset for each in entry.partitions if each is not None] == [
+            0,
+            0,
+            0,
+        ]
+        assert (len(shown(world).partitions), dict(shown(world).configs)) == (
+            3,
+            {"retention.ms": "9"},
+        )
+        await topics.add_partitions(NewPartitions("t", 4))
+        assert len(shown(world).partitions) == 4
+
+    in_world(tmp_path, story)
