@@ -21,7 +21,7 @@ cdef enum:
     TURN_BYTES = 1024 * 1024
     SHARED_TURN_BYTES = 4 * 1024 * 1024     # of all connections that use their whole share
     LEAST_TURN_BYTES = 64 * 1024            # smaller pieces cost more than they help
-    SLICE_US = 1000
+    SLICE_US = 500                          # shorter: pipelined commits take more CPU time
     NOTED_PART = 4                          # of it: below that it is not called in the next turn
 
 cdef class DataPlane:
