@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +25,7 @@ from tests.beside.waiting import until
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
-from tests.faults.disks import Disk, FaultyDisk
+from tests.faults.disks import Disk, FaultyDisk, FrozenDisk
 from tests.plain_messages import Ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -32,6 +34,33 @@ EVERYTHING = "wsfnr"
 FROZEN_S = 8.0
 PATIENCE_MS = 5_000
 """Less than the disk is frozen: a broker that stands still with it fails the test."""
+READER = """
+import sys, threading
+from kstore.log.index.environment import SharedEnvironment
+
+def read():
+    found.append(shared.look(lambda transaction: transaction.get(b"key"), None, heal=False))
+
+def state(thread):
+    with open(f"/proc/self/task/{thread.native_id}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+found = []
+shared = SharedEnvironment.acquire(sys.argv[1], read_only=False, was_closed=False)
+shared.change(lambda transaction: transaction.put(b"key", b"value"))
+read()
+print("open", flush=True)
+sys.stdin.readline()
+thread = threading.Thread(target=read)
+thread.start()
+while state(thread) != "D":  # in the kernel, which waits for the disk
+    pass
+print("other threads run", flush=True)
+thread.join()
+print(found, flush=True)
+shared.release()
+"""
+"""A process that reads the index twice, the second time in a thread."""
 
 
 def broker_of(disk: Disk, folder: Path, *dirs: Path, **settings: str) -> KstoreBroker:
@@ -354,3 +383,23 @@ def test_writes_of_a_lone_brokers_store_that_hang_hold_only_who_asked_for_them(
         for each in waiting:
             each.result(60)
         assert send(broker, "new", 0) == 0
+
+
+def test_a_read_of_the_index_on_a_frozen_disk_stops_no_other_thread(
+    frozen_disk: FrozenDisk, tmp_path: Path
+) -> None:
+    """LMDB's binding keeps the GIL while a read transaction writes to the mapped lock file."""
+    output = tmp_path / "output"
+    command = [sys.executable, "-c", READER, str(frozen_disk.folder / "index")]
+    with (
+        output.open("w") as file,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file) as reader,
+    ):
+        until(lambda: "open" in output.read_text(), "it has read once")
+        with frozen_disk.frozen():
+            assert reader.stdin is not None
+            reader.stdin.write(b"\n")
+            reader.stdin.flush()
+            until(lambda: "other threads run" in output.read_text(), "they do", 30)
+        assert reader.wait(30) == 0
+    assert output.read_text().splitlines()[-1] == "[b'value', b'value']"

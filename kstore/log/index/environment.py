@@ -59,6 +59,7 @@ class SharedEnvironment:
         self.on_replaced: list[Callable[[], object]] = []
         self.env: Any = None  # None: damaged, and this process may not replace it
         self._inode = 0
+        self._probe = -1
         self._retired: list[Any] = []  # a thread may still be reading from it
         self._swap = threading.Lock()
         self._refuse_links(create=not read_only)
@@ -117,6 +118,9 @@ class SharedEnvironment:
         for env in (self.env, *self._retired):
             if env is not None:
                 env.close()
+        if self._probe >= 0:
+            os.close(self._probe)
+            self._probe = -1
 
     def _refuse_links(self, *, create: bool) -> None:
         for each in (self.path, self.path + "-lock"):
@@ -142,8 +146,27 @@ class SharedEnvironment:
         if create:
             env.reader_check()
             self._keep_room()
+            self._open_probe()
         self._inode = os.stat(self.path).st_ino
         self.env = env
+
+    def _open_probe(self) -> None:
+        """Open a file without a name beside the index, if the file system has such files, for
+        `_wait_while_frozen`.
+        """
+        unnamed = getattr(os, "O_TMPFILE", None)
+        if self._probe < 0 and unnamed is not None:
+            with suppress(OSError):
+                folder = os.path.dirname(self.path)
+                self._probe = os.open(folder, unnamed | os.O_WRONLY | os.O_CLOEXEC, PRIVATE_FILE)
+
+    def _wait_while_frozen(self) -> None:
+        """Wait while the file system is frozen (fsfreeze), and let other threads run. A read
+        transaction writes to LMDB's mapped lock file, and the binding holds the GIL meanwhile.
+        """
+        if self._probe >= 0:
+            with suppress(OSError):
+                os.pwrite(self._probe, b"", 0)  # the kernel waits before it looks at the length
 
     def _keep_room(self) -> None:
         """Reserve disk space behind the file. On a full disk a deletion needs it: files are removed
@@ -215,6 +238,7 @@ class SharedEnvironment:
             env = self.env
             if env is None:
                 return otherwise
+            self._wait_while_frozen()
             try:
                 with env.begin() as transaction:
                     return ask(transaction)
