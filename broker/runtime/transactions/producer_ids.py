@@ -5,7 +5,9 @@ The node is Kafka's `/latest_producer_id_block`. As in Kafka, the rest of a bloc
 broker stops. If logs are copied from another cluster with their producer ids, the node also has the
 smallest id that this cluster may allocate. A store that is restored from an older copy has an older
 node: ids that were allocated after the copy would be allocated again, and a new producer's batch
-could be taken for a duplicate of the other one's. So a broker that notices it leaves many ids out.
+could be taken for a duplicate of the other one's. Every session with the store ends when it is
+restored, so the first block of a session begins where the clock says. If a broker notices that the
+store was restored, it leaves many ids out in addition.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ NO_PRODUCER_ID = -1
 LEFT_OUT = 1 << 20
 """The number of ids that are left out at least, if the store was restored."""
 PER_SECOND = 1024
-"""More ids than a cluster allocates in a second on average. After a restore, ids begin at this many
-for each second since `START_S`: above all that were allocated before, and above those that were
-allocated after an earlier restore of the same copy. They stay below 2^40 for 34 years.
+"""More ids than a cluster allocates in a second on average. In a new session, ids begin at this
+many for each second since `START_S`: above all that were allocated before, also after an earlier
+restore of the same copy. They stay below 2^40 for 34 years.
 """
 START_S = 1_735_689_600
 """1 January 2025, in Unix seconds."""
@@ -69,8 +71,14 @@ class ProducerIds:
         self._one_at_a_time = asyncio.Lock()
         self._noticed_at = -AGAIN_S
         """When the store was last found to be older, by the monotonic clock."""
+        self._is_new = True
+        """Whether the next block is the first of a session, before which the store may have been
+        restored.
+        """
         self._leaves_out = False
-        """Whether the next block leaves out what may have been allocated before a restore."""
+        """Whether the next block leaves out what may have been allocated before a restore that was
+        noticed.
+        """
 
     async def next_id(self) -> int:
         """An id that no other producer has or will have. Raises KafkaError while the store is
@@ -91,20 +99,26 @@ class ProducerIds:
         """
         async with self._one_at_a_time:
             while not self.is_ready:
-                leaves_out = self._leaves_out
-                floor = ids_until_now() if leaves_out else None
+                before = is_new, leaves_out = self._is_new, self._leaves_out
+                floor = ids_until_now() if is_new or leaves_out else None
+                left_out = LEFT_OUT if leaves_out else 0
                 try:
                     block = await self._run_blocking(
-                        partial(take_block, self._store, self._broker_id, floor)
+                        partial(take_block, self._store, self._broker_id, floor, left_out)
                     )
                 except StoreError as error:
                     LOGGER.error("producer ids can't be allocated: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-                if self._leaves_out and not leaves_out:
-                    continue  # the store was found to be older meanwhile
-                self._leaves_out = False
+                if (self._is_new, self._leaves_out) != before:
+                    continue  # another session has begun, or the store was found to be older
+                self._is_new = self._leaves_out = False
                 self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE
+
+    def session_lost(self) -> None:
+        """The session with the store is over: the next one may be with a restored store."""
+        self._is_new = True
+        self._next = self._end = 0
 
     async def note_older_store(self) -> None:
         """The store was restored from an older copy: this broker's block, and those that follow in
@@ -161,23 +175,24 @@ def ids_until_now() -> int:
     return max(int(time.time()) - START_S, 0) * PER_SECOND
 
 
-def take_block(store: Store, broker_id: int, floor: int | None = None) -> Block:
+def take_block(store: Store, broker_id: int, floor: int | None = None, left_out: int = 0) -> Block:
     """Take the next block for this broker. Other brokers may do so at the same time. With a
     ``floor``, the store may be older than the last block: the block begins there or above, and
-    `LEFT_OUT` ids after the last block that the store has.
+    ``left_out`` ids after the last block that the store has. The first block of a cluster begins at
+    0, unless ids are left out.
     """
     while True:
         try:
             data, version = store.get(NODE)
         except NoNodeError:
             try:
-                block = Block(_first(-1, 0, floor), 0)
+                block = Block(_first(-1, 0, floor if left_out else None, left_out), 0)
                 store.create(NODE, _node(broker_id, block))
             except NodeExistsError:
                 continue
             return block
         last, least = _read(data)
-        block = Block(_first(last, least, floor), least)
+        block = Block(_first(last, least, floor, left_out), least)
         try:
             store.set(NODE, _node(broker_id, block), version)
         except BadVersionError:
@@ -185,9 +200,9 @@ def take_block(store: Store, broker_id: int, floor: int | None = None) -> Block:
         return block
 
 
-def _first(last: int, least: int, floor: int | None) -> int:
+def _first(last: int, least: int, floor: int | None, left_out: int) -> int:
     """The first id of the block after the last one."""
-    return last + 1 if floor is None else max(last + 1 + LEFT_OUT, least + floor)
+    return last + 1 if floor is None else max(last + 1 + left_out, least + floor)
 
 
 def skip_blocks(store: Store, broker_id: int, least: int) -> None:

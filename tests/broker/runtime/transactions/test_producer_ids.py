@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kstore.broker.coordination.store import Create, Store, StoreError
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.transactions import producer_ids
 from kstore.broker.runtime.transactions.producer_ids import (
+    BLOCK_SIZE,
     LEFT_OUT,
     NODE,
     PER_SECOND,
@@ -90,7 +92,31 @@ def test_ids_are_handed_out_in_order_over_blocks_and_at_once() -> None:
 def test_after_a_restart_no_id_is_given_again() -> None:
     store = MemoryStore()
     assert ask(Host(store)) == InitProducerIdResponse(producer_id=0, producer_epoch=0)
-    assert ask(Host(store)).producer_id == 1000
+    before = ids_until_now()
+    assert before <= ask(Host(store)).producer_id <= ids_until_now()
+
+
+@pytest.mark.parametrize("how", ["restarts", "gets a new session"])
+def test_a_broker_that_does_not_notice_an_older_store_gives_no_id_again(how: str) -> None:
+    """It has no log with later leader epochs."""
+    store = MemoryStore()
+    broker, other = ProducerIds(store, 1, in_a_thread), ProducerIds(store, 2, in_a_thread)
+
+    async def story() -> list[int]:
+        await broker.next_id()
+        copy, _ = store.get(NODE)
+        given = [await other.next_id()]
+        broker.session_lost()
+        given.append(await broker.next_id())
+        store.set(NODE, copy)  # the store is restored
+        found = broker if how == "gets a new session" else ProducerIds(store, 1, in_a_thread)
+        found.session_lost()
+        return [*given, await found.next_id()]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer_ids, "ids_until_now", count(10_000, BLOCK_SIZE).__next__)
+        given = asyncio.run(story())
+    assert given == sorted(set(given))
 
 
 def test_after_an_older_store_no_id_is_given_again() -> None:
@@ -140,8 +166,8 @@ def test_ids_above_the_clocks_are_left_out_too() -> None:
     skip_blocks(store, 1, 1 << 40)
     assert take_block(store, 1) == (1 << 40, 1 << 40)
     floor = ids_until_now()
-    assert take_block(store, 1, floor).first == (1 << 40) + floor
-    assert take_block(store, 1, 0).first == (1 << 40) + floor + 1000 + LEFT_OUT
+    assert take_block(store, 1, floor, LEFT_OUT).first == (1 << 40) + floor
+    assert take_block(store, 1, 0, LEFT_OUT).first == (1 << 40) + floor + 1000 + LEFT_OUT
 
 
 def test_a_block_that_is_fetched_while_the_older_store_is_noticed_is_not_used() -> None:
@@ -177,7 +203,10 @@ def test_ids_are_left_out_later_if_the_store_cannot_be_reached() -> None:
     assert asyncio.run(story()) >= ids_until_now() - 600 * PER_SECOND
 
 
-def test_ids_that_are_left_to_another_cluster_are_never_given_out_again() -> None:
+def test_ids_that_are_left_to_another_cluster_are_never_given_out_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producer_ids, "ids_until_now", lambda: 0)
     store = MemoryStore()
     first, other = Host(store), Host(store.new_session())
     assert (ask(first).producer_id, ask(other).producer_id) == (0, 1000)
