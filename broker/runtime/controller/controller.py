@@ -75,7 +75,7 @@ class Controller(Decisions):
         self.growth = ControllerGrowth(self, node)
         self.shrinking = ControllerShrinking(self, node)
         self.moves = ControllerMoves(self)
-        self.doubts = ControllerDoubts(self)
+        self.doubts = ControllerDoubts(self, node.now_ms)
         self._changed_configs: set[str] = set()
         self._changed_cluster = False
 

@@ -5,7 +5,7 @@ reports. The rules are in state/controller/doubts.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstore.broker.runtime.slices import Slices
@@ -28,8 +28,10 @@ Place = tuple[str, int]
 class ControllerDoubts:
     """The part of one controller that decides about doubted partitions."""
 
-    def __init__(self, controller: Decisions) -> None:
+    def __init__(self, controller: Decisions, now_ms: Callable[[], int]) -> None:
+        """``now_ms`` returns the time of the wall clock."""
         self._controller = controller
+        self._now_ms = now_ms
         self._ends: dict[Place, dict[int, tuple[int, LogEnd]]] = {}
         """Doubted partition to broker id to the broker's epoch and the end of its log."""
 
@@ -66,7 +68,7 @@ class ControllerDoubts:
             return None  # it is the response to the current role, too
         if end.refused:
             self._ends.pop(place, None)
-            change = doubts.doubted(state, *place, end.latest_epoch)
+            change = doubts.doubted(state, *place, end.latest_epoch, self._now_ms())
             if change is None:
                 return None
             LOGGER.error(

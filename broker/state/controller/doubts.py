@@ -14,13 +14,15 @@ from kstore.broker.state.controller.eligible import without_elr
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import PartitionImage
 
-__all__ = ["LARGEST_EPOCH", "LogEnd", "doubted", "is_doubted", "most_complete"]
+__all__ = ["LARGEST_EPOCH", "START_MS", "LogEnd", "doubted", "is_doubted", "most_complete"]
 
-UNKNOWN_EPOCHS = 500
-"""The next epoch of a doubted partition is this far above the known epochs, since logs of brokers
-that are down may have later ones. After a second restore of the same copy, logs are still less than
-1,000 epochs ahead, so recovery does not treat them as damaged (kstore/log/recovery/corruption.py).
+START_MS = 1_735_689_600_000
+"""1 January 2025, in Unix milliseconds. The next epoch of a doubted partition is the number of
+seconds since then. So it is above all epochs in logs of brokers that are down, and above those that
+were given out after an earlier restore, also if no log has one of these.
 """
+UNKNOWN_EPOCHS = 500
+"""If the clock is wrong, the next epoch is this far above the known epochs instead."""
 LARGEST_EPOCH = 1 << 30
 """A larger leader epoch in a log is damage."""
 
@@ -50,7 +52,7 @@ def is_doubted(partition: PartitionImage) -> bool:
 
 
 def doubted(
-    state: ControllerState, topic: str, index: int, latest_epoch: int
+    state: ControllerState, topic: str, index: int, latest_epoch: int, now_ms: int
 ) -> PartitionChange | None:
     """The change after a broker has reported this leader epoch in one of a partition's logs: no
     replica leads. None if the epoch cannot be valid.
@@ -58,9 +60,10 @@ def doubted(
     partition = state.partition(topic, index)
     if partition is None or latest_epoch > LARGEST_EPOCH:
         return None
+    known, by_clock = max(partition.leader_epoch, latest_epoch), (now_ms - START_MS) // 1000
     new = without_elr(partition)._replace(
         leader=NO_LEADER,
-        leader_epoch=max(partition.leader_epoch, latest_epoch) + UNKNOWN_EPOCHS,
+        leader_epoch=by_clock if by_clock > known else known + UNKNOWN_EPOCHS,
         isr=(),
         recovering=False,
     )

@@ -25,8 +25,8 @@ STEPS_BETWEEN = 256
 """How often it is asked how much of a core was used."""
 STEP_S = 1e-6
 """What a callback costs, so that a loop of callbacks that wait for a time comes to an end."""
-EPOCH_MS = 1_700_000_000_000
-"""The wall clocks' time at the start."""
+EPOCH_MS = 1_800_000_000_000
+"""The wall clocks' time at the start. In 2027: some numbers begin with the seconds since 2025."""
 
 
 class Life:

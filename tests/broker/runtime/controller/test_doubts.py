@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstore.broker.runtime.controller.doubts import ControllerDoubts
-from kstore.broker.state.controller.doubts import LARGEST_EPOCH
+from kstore.broker.state.controller.doubts import LARGEST_EPOCH, START_MS
 from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
@@ -74,6 +74,23 @@ def test_the_furthest_log_leads_above_all_epochs(
         for node in cluster.nodes.values():
             assert node.hosted[T0].leader == leader
             assert node.hosted[T0].leader_epoch == state.leader_epoch
+
+    run(story)
+
+
+def test_after_a_second_restore_epochs_are_above_those_after_the_first() -> None:
+    """No log at hand has one of them: the leader that had them appended nothing."""
+
+    async def story(cluster: Cluster) -> None:
+        ends = {0: (8, 50), 1: (8, 50), 2: (8, 50)}
+        given = []
+        for since_start_ms in (10_000_000, 17_000_000):
+            cluster.now_ms = START_MS + since_start_ms
+            await restarted(cluster, ends)
+            await reached(lambda: now(cluster).leader >= 0 and now(cluster).leader_epoch > 500)
+            given.append(now(cluster).leader_epoch)
+            await cluster.controller.delete_topic("t")
+        assert 10_000 < given[0] < 17_000 < given[1]
 
     run(story)
 
