@@ -12,12 +12,21 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
+INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong usage, 130
     interrupted.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # while modules were imported; later, the command handles it
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["serve"]:
         from kstore.cli.serve import plain_arguments, serve
 

@@ -19,12 +19,13 @@ from kstore.config import ConfigError
 from kstore.config.client.configs import CLIENT_CONFIGS, ClientKind
 from kstore.config.definition import ConfigType
 
-__all__ = ["DEFAULT_FOLDER", "TIMEOUT_MS", "client_config"]
+__all__ = ["DEFAULT_FOLDER", "DEFAULT_SERVERS", "TIMEOUT_MS", "client_config"]
 
 # How long a command tries to find a broker.
 TIMEOUT_MS = 10_000
 # The cluster folder of a command that names none.
 DEFAULT_FOLDER = "kstore-cluster"
+DEFAULT_SERVERS = "localhost:9092"
 
 _ELSEWHERE = re.compile(r"\$\{(env|file):([^{}]+)\}")
 

@@ -8,7 +8,7 @@ has the messages for users.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,8 +166,9 @@ class BrokerConfig:
                 )
             values[row.name] = row.parse(text, str(source))
             sources[row.name] = source
-        if not values.get("log.dirs"):
+        if "log.dirs" not in values:
             values["log.dirs"] = (_default_log_dir(environ),)
+        _check_log_dirs(values["log.dirs"], sources.get("log.dirs"))
         return cls(values, sources, warnings, texts)
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
@@ -265,6 +266,17 @@ def _from_file(path: Path) -> list[_Given]:
         _Given(entry.key, entry.value, ConfigSource(SourceKind.FILE, f"{path} line {entry.line}"))
         for entry in parse_properties(text, str(path))
     ]
+
+
+def _check_log_dirs(paths: Sequence[str], source: ConfigSource | None) -> None:
+    if not paths:
+        raise ConfigError(f"log.dirs ({source}) is empty: name a folder, or omit the setting")
+    known: dict[str, str] = {}
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in known:
+            raise ConfigError(f"log.dirs ({source}): {known[place]} and {path} are one folder")
+        known[place] = path
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[_Given]:

@@ -15,7 +15,7 @@ import os
 from typing import Any
 
 from kstore._fast.log.append_plan import AppendInfo
-from kstore.env import Env
+from kstore.env import Env, SystemEnv
 from kstore.items import check_bool, check_int
 from kstore.log.errors import (
     CorruptBatchError,
@@ -39,9 +39,11 @@ from kstore.log.errors import (
     SnapshotError,
     UnexpectedOffsetError,
 )
+from kstore.log.index.index_store import ENVIRONMENT_NAME
 from kstore.log.local.recovery_report import RecoveryReport
 from kstore.log.log import Log
 from kstore.log.log_dir import LogDir
+from kstore.log.segments.segment_names import parse_directory_name, segment_bases
 from kstore.log.settings import FlushPolicy, LogConfig
 from kstore.log.transactions.transaction import Transaction
 
@@ -88,7 +90,7 @@ def open_log_dir(
     check_bool("shared", shared)
     check_int("flush_interval_ms", flush_interval_ms, 1, 2**31 - 1)
     return LogDir(
-        os.fspath(path),
+        _checked_path(path, env or SystemEnv()),
         read_only=read_only,
         shared=shared,
         flush=flush,
@@ -96,6 +98,30 @@ def open_log_dir(
         env=env,
         config=LogConfig().with_changes(**topic_configs),
     )
+
+
+def _checked_path(path: str | os.PathLike[str], env: Env) -> str:
+    """The path. Raises TypeError or ValueError for one that cannot be meant: below a partition's
+    segment files, a second log would begin unnoticed.
+    """
+    folder = os.fspath(path)
+    if not isinstance(folder, str):
+        raise TypeError(f"the path is the bytes {folder!r}: pass a str or a Path")
+    if not folder:
+        raise ValueError("the path is empty: pass the path of a folder")
+    try:
+        names = env.fs.listdir(folder)
+    except OSError:
+        return folder  # opening it reports this
+    if segment_bases(names) and ENVIRONMENT_NAME not in names:
+        log_dir, name = os.path.split(os.path.abspath(folder))
+        key = parse_directory_name(name)
+        which = "" if key is None else f", with topic={key.topic!r} and partition={key.partition}"
+        raise ValueError(
+            f"{folder} has a partition's segment files, so it is not a log dir: open the log dir "
+            f"that contains it ({log_dir}){which}"
+        )
+    return folder
 
 
 def open_log(

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from kstore.__main__ import main
 from tests.cli.shell import Shell
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -65,6 +66,37 @@ def test_a_bad_line_is_named_and_those_before_it_are_sent(kstore: Shell) -> None
     errors = kstore("produce", "bad", "-K", ":", stdin=b"a:1\nb:2\nc\n", code=1)
     assert b"stdin line 3: there is no key separator ':'" in errors
     assert kstore("consume", "bad", "-e") == b"1\n2\n"
+
+
+def test_a_line_that_is_too_large_is_named_and_those_before_it_are_sent(kstore: Shell) -> None:
+    errors = kstore("produce", "large", stdin=b"a\nb\n" + b"x" * 2_000_000 + b"\nc\n", code=1)
+    assert b"stdin line 3: MESSAGE_TOO_LARGE" in errors
+    assert b"the 2 lines before it were sent" in errors
+    assert kstore("consume", "large", "-e") == b"a\nb\n"
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "g")])
+def test_verify_order_reports_a_missing_topic_and_does_not_create_it(
+    kstore: Shell, group: tuple[str, ...]
+) -> None:
+    errors = kstore("verify-order", "mispelled", *group, code=1)
+    assert b"there is no topic 'mispelled'" in errors
+    assert "mispelled" not in kstore.text("topic", "list").split()
+
+
+def test_a_group_without_offsets_is_not_verified(kstore: Shell) -> None:
+    errors = kstore("group", "verify", "mispelled", code=1)
+    assert b"group 'mispelled' has no committed offsets" in errors
+
+
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kstore.cli.app.run", interrupted)
+    assert main(["topic", "list"]) == 130
 
 
 def test_records_leave_while_stdin_stays_open(kstore: Shell) -> None:

@@ -54,6 +54,14 @@ def test_an_alias_sets_the_same_value() -> None:
 
 
 @pytest.mark.parametrize(
+    ("paths", "problem"), [("a,b,./a", "a and ./a are one folder"), ("", "is empty")]
+)
+def test_log_dirs_that_are_empty_or_named_twice_are_refused(paths: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load(log_dirs=paths)
+
+
+@pytest.mark.parametrize(
     ("key", "value", "rest"),
     [
         (

@@ -125,3 +125,21 @@ def test_a_path_that_is_a_file_is_named(tmp_path: Path, path: str, words: str) -
     with pytest.raises(LogStorageError, match=words):
         kstore.open_log(tmp_path / path)
     assert (tmp_path / "notes").read_bytes() == b"kept"
+
+
+def test_a_partitions_folder_is_not_opened_as_a_log_dir(tmp_path: Path) -> None:
+    with kstore.open_log(tmp_path, topic="orders", partition=2) as log:
+        log.append(b"x")
+    folder = tmp_path / "orders-2"
+    files = sorted(folder.iterdir())
+    words = f"open the log dir that contains it ({tmp_path}), with topic='orders' and partition=2"
+    for read_only in (False, True):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            kstore.open_log(folder, read_only=read_only)
+    assert sorted(folder.iterdir()) == files
+
+
+@pytest.mark.parametrize(("path", "problem"), [("", "the path is empty"), (b"log", "is the bytes")])
+def test_a_path_that_names_no_folder(path: Any, problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        kstore.open_log(path)

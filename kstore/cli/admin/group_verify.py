@@ -30,7 +30,8 @@ def register(app: typer.Typer) -> None:
 
 def verify(admin: AdminClient, out: Output, groups: Groups) -> None:
     """Compare committed offsets with the logs. The exit code is 1 if a group has processed records
-    that no longer exist, or an offset could not be checked because of an error.
+    that no longer exist, an offset could not be checked because of an error, or a group has no
+    committed offsets.
     """
     failed = False
     rows = []
@@ -39,6 +40,9 @@ def verify(admin: AdminClient, out: Output, groups: Groups) -> None:
         rows += [_row(group, tp, check) for tp, check in found.items()]
         for error in found.errors.values():
             fail(f"group {group!r}: {error}")
+        if not found and not found.errors:
+            fail(f"group {group!r} has no committed offsets: `kstore group list` shows the groups")
+            failed = True
         failed = failed or bool(found.errors) or any(row.is_wrong for row in found.values())
     out.table(rows, COLUMNS)
     if failed:

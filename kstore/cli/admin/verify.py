@@ -31,6 +31,7 @@ def verify(
     ],
 ) -> None:
     """Compare committed offsets with the logs. The exit code is 1 if a group has processed records
-    that no longer exist, or an offset could not be checked because of an error.
+    that no longer exist, an offset could not be checked because of an error, or a group has no
+    committed offsets.
     """
     group_verify.verify(admin, out, group)

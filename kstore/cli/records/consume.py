@@ -13,13 +13,12 @@ import typer
 
 from kstore.cli.arguments import key_values
 from kstore.cli.client_config import client_config
-from kstore.cli.failure import USAGE_ERROR, fail
 from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.records import read_options as options
 from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
 from kstore.cli.records.reading import Committing, Newcomers, copy, decoded
 from kstore.cli.records.record_text import to_json
-from kstore.cli.records.start import Start, parse_start, place
+from kstore.cli.records.start import Start, check_place, parse_start, place
 from kstore.cli.records.templates import template
 from kstore.types import TopicPartition
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLE", "consume"]
 
 EXAMPLE = r"Example: kstore consume orders --offset -10 --format '{key} {value}\n' --exit"
-NEW_TOPIC_MS = 2000
 _DEFAULTS = {"auto.offset.reset": "earliest", "allow.auto.create.topics": False}
 
 
@@ -71,7 +69,7 @@ def consume(
         raise typer.BadParameter(str(error)) from None
     with consumer:
         if topic is not None:
-            _check_place(consumer, topic, partition)
+            check_place(consumer, topic, partition)
         commits = Committing(consumer, wanted=group is not None and _commits(properties))
         if group is not None:
             consumer.subscribe(wanted, Newcomers(consumer, start, commits))
@@ -130,22 +128,3 @@ def _begin(
     else:
         consumer.subscribe(wanted)
     place(consumer, consumer.assignment(), start)
-
-
-def _check_place(consumer: Consumer, topic: str, partitions: list[int] | None) -> None:
-    """Fail soon if the topic or a partition does not exist."""
-    from kstore.errors import UnknownTopicOrPartitionError
-
-    if topic not in consumer.topics():
-        try:
-            consumer.partitions_for(topic, timeout_ms=NEW_TOPIC_MS)  # new, or internal
-        except UnknownTopicOrPartitionError:
-            raise SystemExit(
-                fail(f"there is no topic {topic!r}: `kstore topic list` shows the topics")
-            ) from None
-    count = len(consumer.partitions_for(topic))
-    for number in partitions or ():
-        if not 0 <= number < count:
-            raise SystemExit(
-                fail(f"topic {topic!r} has partitions 0 to {count - 1}, not {number}", USAGE_ERROR)
-            )

@@ -85,6 +85,7 @@ def produce(
 ) -> None:
     """Send each line of stdin as a record."""
     from kstore.clients import Producer
+    from kstore.errors import MessageTooLargeError
 
     headers = tuple(parse_header(item) for item in header or [])
     config = client_config("producer", bootstrap, properties, profile, {"max.block.ms": TIMEOUT_MS})
@@ -104,11 +105,11 @@ def produce(
         for line in read_lines(producer):
             try:
                 record = parse(line)
-            except RecordFormatError as error:
+                _send(producer, topic, record, partition, timestamp, headers)
+            except (RecordFormatError, MessageTooLargeError) as error:
                 producer.flush()
                 sentence = f"stdin line {count + 1}: {error}; the {count} lines before it were sent"
                 raise SystemExit(fail(sentence)) from None
-            _send(producer, topic, record, partition, timestamp, headers)
             count += 1
     sent = "1 record" if count == 1 else f"{count:,} records"
     print(f"kstore: {sent} sent to {topic}", file=sys.stderr)

@@ -15,7 +15,7 @@ import typer
 
 from kstore.cli import completion
 from kstore.cli.arguments import one_of, parse_datetime_ms
-from kstore.cli.client_config import client_config
+from kstore.cli.client_config import DEFAULT_SERVERS, client_config
 from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.output import Output
 from kstore.cli.records.read_options import IsolationLevel, Partitions
@@ -128,7 +128,10 @@ def scan(
         raise typer.BadParameter("--path reads files: omit -b, -X and --profile")
     fails = one_of("--on-loss", on_loss, "fail", "skip") == "fail"
     named = _format(form, to, json)
-    config = None if path is not None else client_config("consumer", bootstrap, properties, profile)
+    config = None
+    if path is None:
+        config = client_config("consumer", bootstrap, properties, profile)
+        config.setdefault("bootstrap.servers", DEFAULT_SERVERS)
     shown = named == "table" and to is None
     most = limit if limit is not None else TABLE_ROWS if shown else 0
     try:

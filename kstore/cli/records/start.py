@@ -1,4 +1,6 @@
-"""Where ``kstore consume`` starts in its partitions: --offset and --from-timestamp."""
+"""Where a command starts to read in its partitions (--offset and --from-timestamp), and whether
+they exist.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.cli.arguments import parse_datetime_ms
+from kstore.cli.failure import USAGE_ERROR, fail
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from kstore.clients import Consumer
 
-__all__ = ["Start", "parse_offset", "parse_start", "place"]
+__all__ = ["Start", "check_place", "parse_offset", "parse_start", "place"]
 
+NEW_TOPIC_MS = 2000
 _WORDS = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}
 
 
@@ -74,3 +78,22 @@ def place(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start
         ends = consumer.end_offsets(chosen)
         for tp, found in consumer.offsets_for_times(dict.fromkeys(chosen, number)).items():
             consumer.seek(tp, ends[tp] if found is None else found.offset)
+
+
+def check_place(consumer: Consumer, topic: str, partitions: list[int] | None = None) -> None:
+    """End the command soon if the topic or a partition does not exist."""
+    from kstore.errors import UnknownTopicOrPartitionError
+
+    if topic not in consumer.topics():
+        try:
+            consumer.partitions_for(topic, timeout_ms=NEW_TOPIC_MS)  # new, or internal
+        except UnknownTopicOrPartitionError:
+            raise SystemExit(
+                fail(f"there is no topic {topic!r}: `kstore topic list` shows the topics")
+            ) from None
+    count = len(consumer.partitions_for(topic))
+    for number in partitions or ():
+        if not 0 <= number < count:
+            raise SystemExit(
+                fail(f"topic {topic!r} has partitions 0 to {count - 1}, not {number}", USAGE_ERROR)
+            )

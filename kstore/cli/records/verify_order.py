@@ -22,6 +22,7 @@ from kstore.cli.client_config import client_config
 from kstore.cli.failure import FAILED, USAGE_ERROR
 from kstore.cli.options import Json, ProfileName, Properties, Servers, Topic
 from kstore.cli.progress import FIRST_LINE_S, HowFar, Progress
+from kstore.cli.records.start import check_place
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.clients.core.order_fields import PLACES, HasFields, field_reader, number_of
 from kstore.types import Header, TopicPartition
@@ -107,6 +108,7 @@ def verify_order(
     settings = client_config("consumer", *where) | {
         "isolation.level": isolation,
         "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": generate is not None,
     }
     if generate is not None:
         work = Workload(client_config("producer", *where), topic, generate, keys, rate, partitioner)
@@ -150,6 +152,7 @@ def _as_it_lies(
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
+        check_place(consumer, topic)
         count = len(consumer.partitions_for(topic))
         consumer.assign([TopicPartition(topic, index) for index in range(count)])
         consumer.seek_to_beginning()
@@ -171,6 +174,7 @@ def _as_group(
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
+        check_place(consumer, topic)
         consumer.subscribe([topic])
         see = partial(_see, checker, reads)
         _until_idle(consumer, see, lambda: False, idle_ms, progress)

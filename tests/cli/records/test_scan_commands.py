@@ -129,3 +129,15 @@ def test_a_cluster_is_read_up_to_its_end(kstore: Shell) -> None:
     kstore("topic", "create", "scanned", "--partitions", "1")
     kstore("produce", "scanned", stdin=b"first\nsecond\n")
     assert kstore("scan", "scanned", "--columns", "value") == b"VALUE\nfirst\nsecond\n"
+
+
+def test_without_a_path_and_servers_it_asks_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+
+    def refused(*_: object, config: dict[str, object], **__: object) -> None:
+        asked.update(config)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(kstore, "scan", refused)
+    run_here("scan", "orders", environment={})
+    assert asked["bootstrap.servers"] == "localhost:9092"
