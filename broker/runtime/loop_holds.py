@@ -43,7 +43,7 @@ FORMAT, JSON = "kstore.logging.format", "json"
 SETTING, LONG_HOLDS = "kstore.slow.loop.ms", "kstore.long.holds.file"
 HOLDS = Family(
     "kstore_loop_hold_seconds", "histogram",
-    "Holds of the event loop of 1 ms or more, by what held it, without its waits for a core",
+    "Holds of the event loop of 1 ms or more, by what held it, without the time it got no core",
 )  # fmt: skip
 LONGEST = Family(
     "kstore_loop_hold_max_seconds", "gauge",
@@ -82,8 +82,8 @@ class LoopHolds:
 
     @property
     def max_ms(self) -> float:
-        """The longest hold, without the time that the thread waited for a core or the process was
-        stopped.
+        """The longest hold, without the time that the thread waited for a core, or was stopped with
+        the process or by the hypervisor.
         """
         return max((row.max_us for row in self._rows.values()), default=0) / 1000
 
@@ -132,12 +132,13 @@ class LoopHolds:
         core_us: int,
         waited_us: int,
         stood_us: int,
+        stolen_us: int,
         gc_us: int,
     ) -> None:
-        """Count a hold (LoopWatch.on_hold) without the time that the thread waited for a core. On a
-        busy machine that time would hide what the broker itself does.
+        """Count a hold (LoopWatch.on_hold) without the time in which the thread could not get a
+        core. On a busy machine that time would hide what the broker itself does.
         """
-        own_us = max(0, held_us - waited_us - stood_us)
+        own_us = max(0, held_us - waited_us - stood_us - stolen_us)
         name = COLLECTION if gc_us * 2 >= held_us else _name_of(api_key, callback)
         row = self._rows.get(name) or self._new_row(name)
         row.counts[bisect_left(BOUNDS_US, own_us)] += 1
@@ -147,7 +148,7 @@ class LoopHolds:
         slow_ms = self._node.config[SETTING]
         is_long = own_us >= STUCK_MS * 1000
         if is_long or 0 < slow_ms * 1000 <= own_us:
-            sentence = _sentence(name, held_us, core_us, waited_us, stood_us)
+            sentence = _sentence(name, held_us, core_us, waited_us, stood_us, stolen_us)
             if is_long:
                 self._write_long(sentence)
             if slow_ms > 0:
@@ -225,15 +226,19 @@ def _label(name: str) -> str:
     return name.replace("\\", "/").replace('"', "'").replace(".<locals>", "")
 
 
-def _sentence(name: str, held_us: int, core_us: int, waited_us: int, stood_us: int) -> str:
+def _sentence(
+    name: str, held_us: int, core_us: int, waited_us: int, stood_us: int, stolen_us: int
+) -> str:
     parts = []
     if core_us >= 0:
-        rest_us = held_us - core_us - waited_us - stood_us
+        rest_us = held_us - core_us - waited_us - stood_us - stolen_us
         parts = [f"{core_us // 1000:,} ms on a core", f"{waited_us // 1000:,} ms waiting for one"]
         if rest_us >= 1000:
             parts.append(f"{rest_us // 1000:,} ms waiting for a disk or a lock")
     if stood_us:
         parts.append(f"{stood_us // 1000:,} ms stopped with the whole process")
+    if stolen_us:
+        parts.append(f"{stolen_us // 1000:,} ms stopped by the hypervisor")
     parts_text = f" ({', '.join(parts)})" if parts else ""
     return f"the loop was held for {held_us // 1000:,} ms by {name}{parts_text}"
 

@@ -10,7 +10,7 @@ from bench import brokers, frames
 from bench.brokers import KAFKA, KSTORE
 from bench.compare import isolation
 from bench.compare.isolation import CASES, HALF, Case, OnePair, clients, disk, neighbours
-from bench.compare.isolation.holds import Held, Holds, parse
+from bench.compare.isolation.holds import Held, Holds, Stolen, parse
 from bench.compare.isolation.neighbours import Sizes
 from bench.compare.isolation.probe import Probe
 from bench.compare.pair import end_offset
@@ -133,6 +133,19 @@ def test_the_reader_reads_everything_once(tmp_path):
         assert found["MB"] * 1e6 == pytest.approx(end / 900 * batch, rel=0.01)
         with pytest.raises(RuntimeError, match=r"read: .*error 3"):
             clients.run("read", host=broker.host, port=broker.port, topic="no", offsets=1)
+
+
+def test_the_maximum_is_noted_with_what_a_hypervisor_took():
+    sides = {KSTORE: side(CALM | {"stolen": [0.02, 0.04]}, 300), KAFKA: side(POOR, 100)}
+    rows, _ = isolation.rows_of("bulk", BULK, sides, LIMITS)
+    notes = [row.note for row in rows if row.unit == "ms max of all turns"]
+    assert notes == [f"cores taken by the hypervisor: {KSTORE} 3.0%, {KAFKA} 0.0%"]
+    sides[KSTORE] = side(CALM | {"stolen": [0.0004]}, 300)
+    assert {row.note for row in isolation.rows_of("bulk", BULK, sides, LIMITS)[0][:-1]} == {""}
+
+
+def test_the_share_that_a_hypervisor_took_is_read_from_the_system():
+    assert 0 <= Stolen().share() <= 1.5
 
 
 PAGE = """# TYPE kstore_loop_hold_seconds histogram

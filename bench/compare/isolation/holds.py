@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import urllib.request
@@ -55,6 +56,26 @@ def parse(page: str) -> dict[str, Held]:
         else:
             held.buckets[float(match["le"]) * 1e3] = value
     return found
+
+
+class Stolen:
+    """The time that a hypervisor took from this machine's cores since it was made (Linux)."""
+
+    def __init__(self) -> None:
+        self._began_s, self._before_s = time.monotonic(), self._read_s()
+
+    def _read_s(self) -> float:
+        """proc(5): the 8th number of the first line, in ticks of all cores."""
+        stat = Path("/proc/stat")
+        if not stat.exists():
+            return 0.0
+        return int(stat.read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+
+    def share(self) -> float:
+        """As a share of the cores' time."""
+        cores = os.cpu_count() or 1
+        elapsed = time.monotonic() - self._began_s
+        return (self._read_s() - self._before_s) / elapsed / cores
 
 
 class Holds:

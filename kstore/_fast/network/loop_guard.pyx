@@ -101,6 +101,7 @@ cdef extern from *:
 cdef enum:
     PERIOD_MS = 250
     STOOD_US = 100 * 1000                   # a later wake-up: the whole process was stopped
+    SHORT_US = 1000
     TEXT_BYTES = 512
     LINE_BYTES = 2048
 
@@ -147,6 +148,8 @@ cdef bint look(
         read_times(own_fd, &after)
         note_standstill(watch, began, now - slept - (after.waited_us - before.waited_us))
         before = after
+        if began == 0 or now - began < SHORT_US:
+            watch.stolen.note()             # not during a hold that it may explain
         held = now - began - (watch.stood_us if watch.stood_of_us == began else 0)
         if began and began != told_us[0] and held >= stuck_us:
             told_us[0] = began

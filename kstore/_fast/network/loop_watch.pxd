@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from kstore._fast.log.clock cimport now_ms, now_us
+from kstore._fast.network.stolen_time cimport StolenTime
 
 cdef enum:
     COUNTED_US = 1000                       # a shorter hold is not counted
@@ -31,6 +32,7 @@ cdef class LoopWatch:
     cdef int64_t gc_began_us, gc_us, gc_of_us
     cdef int64_t beat_us                    # when the guard was last awake; 0: there is none
     cdef int64_t stood_us, stood_of_us
+    cdef StolenTime stolen                  # noted by the guard between two holds
     cdef public object on_hold
     cdef public bint writes_json            # the line about a hold
     cdef dict names

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from kstore._fast.network.stolen_time import StolenTime
+
 def shorten_slice() -> bool:
     """Ask the scheduler for short time slices of the calling thread: when it wakes up, it gets a
     core at once from threads that have longer ones, instead of at their next timer tick (up to 4
@@ -19,13 +21,18 @@ class LoopWatch:
     """The kernel's id of the loop's thread; 0: none."""
     writes_json: bool
     """Whether the line about a hold is a JSON object."""
-    on_hold: Callable[[int, Any, int, int, int, int, int], None] | None
+    on_hold: Callable[[int, Any, int, int, int, int, int, int], None] | None
     """Called for each hold of a millisecond or more: API key (-1: none), callback (None: a
     connection was read), and in microseconds: in all, on a core (-1: the kernel does not report
-    it), waiting for a core, stopped with the whole process, and collecting garbage.
+    it), waiting for a core, stopped with the whole process, stopped by a hypervisor, and collecting
+    garbage.
     """
-    def __init__(self, names: dict[int, bytes] | None = None) -> None:
-        """``names``: of API keys, for the line about a hold."""
+    def __init__(
+        self, names: dict[int, bytes] | None = None, stolen: StolenTime | None = None
+    ) -> None:
+        """``names``: of API keys, for the line about a hold. ``stolen``: for tests; None: of this
+        machine.
+        """
 
     def attach(self) -> None:
         """The calling thread runs the loop."""

@@ -24,12 +24,16 @@ cdef extern from *:
     #endif
     #include <unistd.h>
     #ifdef __linux__
+    #include <sched.h>
     #define KSTORE_THREAD_ID() ((int)syscall(SYS_gettid))
+    #define KSTORE_CORE() sched_getcpu()
     #else
     #define KSTORE_THREAD_ID() 0
+    #define KSTORE_CORE() (-1)
     #endif
     """
     int KSTORE_THREAD_ID() nogil
+    int KSTORE_CORE() nogil
 
 cdef extern from *:
     """
@@ -72,6 +76,7 @@ cdef enum:
     STOOD_US = 100 * 1000                   # the guard is never later than this without a reason
     GUARD_PERIOD_US = 250 * 1000            # loop_guard.pyx's
     PATH_BYTES = 64
+    UNEXPLAINED_US = 3000                   # a shorter stop by the hypervisor is not looked for
 
 
 def shorten_slice():
@@ -90,8 +95,9 @@ cdef class LoopWatch:
         self.schedstat_fd = -1
         self.api_key = self.longest_key = -1
 
-    def __init__(self, dict names=None):
+    def __init__(self, dict names=None, StolenTime stolen=None):
         self.names = {} if names is None else names
+        self.stolen = StolenTime() if stolen is None else stolen
         for key, name in self.names.items():
             if 0 <= key < API_KEYS:
                 self.api_names[<int>key] = name
@@ -151,22 +157,28 @@ cdef class LoopWatch:
 
     cdef int count(self, int64_t began, int64_t spent) except -1:
         """Report it, with the thread's times. The time that it waited for a core includes up to
-        SAMPLE_US before the hold.
+        SAMPLE_US before the hold. The time that a hypervisor took includes up to two periods of the
+        guard before it, but no time that is explained otherwise.
         """
         cdef ThreadTimes times = self.sampled
         cdef int64_t stood = self.stood_us if self.stood_of_us == began else 0
         cdef int64_t late = began + spent - self.beat_us - GUARD_PERIOD_US
+        cdef int64_t on_core = -1, waited, rest, taken = 0
         if self.schedstat_fd >= 0:
             read_times(self.schedstat_fd, &times)
         if self.beat_us and late > STOOD_US:    # the guard has not been awake either
             stood += late
+        stood = min(spent, stood)
+        waited = min(spent, times.waited_us - self.sampled.waited_us)
+        if self.schedstat_fd >= 0:
+            on_core = min(spent, times.on_core_us - self.sampled.on_core_us)
+            rest = spent - on_core - waited - stood
+            if rest >= UNEXPLAINED_US:
+                taken = min(rest, self.stolen.since_noted_us(KSTORE_CORE()))
         callback = None if self.callback == NULL else <object>self.callback
         self.on_hold(
             self.longest_key if callback is None or self.longest_us * 2 >= spent else -1,
-            callback, spent,
-            -1 if self.schedstat_fd < 0 else min(
-                spent, times.on_core_us - self.sampled.on_core_us),
-            min(spent, times.waited_us - self.sampled.waited_us), min(spent, stood),
+            callback, spent, on_core, waited, stood, taken,
             self.gc_us if self.gc_of_us == began else 0)
         self.sampled = times
         self.sampled_us = began + spent

@@ -52,8 +52,8 @@ def holds(node, watch):
     holds.close()
 
 
-def note(watch, callback=None, api_key=-1, ms=60, core=5, waited=0, stood=0, collected=0):
-    times = (1000 * each for each in (ms, core, waited, stood, collected))
+def note(watch, callback=None, api_key=-1, ms=60, core=5, waited=0, stood=0, stolen=0, collected=0):
+    times = (1000 * each for each in (ms, core, waited, stood, stolen, collected))
     watch.on_hold(api_key, callback, *times)
 
 
@@ -159,6 +159,15 @@ def test_a_hold_over_the_limit_is_told_with_what_the_thread_did(holds, watch, no
             "the loop was held by Produce",
         )
     ]
+
+
+def test_a_stop_by_the_hypervisor_is_not_told_as_a_wait_for_a_disk(holds, watch, node):
+    note(watch, api_key=PRODUCE, ms=120, core=20, stolen=40)
+    assert node.told[0][0] == (
+        "the loop was held for 120 ms by Produce (20 ms on a core, 0 ms waiting for one, "
+        "60 ms waiting for a disk or a lock, 40 ms stopped by the hypervisor)"
+    )
+    assert holds.max_ms == 80
 
 
 def test_time_without_a_core_or_stopped_is_no_hold(holds, watch, node):

@@ -18,6 +18,7 @@ import pytest
 
 from kstore._fast.network.loop_guard import guard
 from kstore._fast.network.loop_watch import LoopWatch, shorten_slice
+from kstore._fast.network.stolen_time import StolenTime
 from kstore._fast.network.watched_loop import WatchedLoop
 
 COUNTED_S = 0.002
@@ -106,11 +107,36 @@ def test_short_slices_are_for_the_calling_thread_only() -> None:
 def test_a_callback_that_holds_the_loop_is_told_with_the_time_it_took(watch):
     told = Holds(watch)
     watch.run(hold)
-    [(api_key, callback, held_us, core_us, waited_us, stood_us, gc_us)] = told
+    [(api_key, callback, held_us, core_us, waited_us, stood_us, _, gc_us)] = told
     assert (api_key, callback, stood_us, gc_us) == (-1, hold, 0, 0)
     assert held_us >= COUNTED_S * 1e6
     assert max(core_us, waited_us) <= held_us
     assert watch.began_us == 0
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 30])
+def test_a_hold_is_told_with_the_time_that_a_hypervisor_took(tmp_path, ticks):
+    stat = tmp_path / "stat"
+    cores = range(os.cpu_count() or 1)
+
+    def write_steal(steal):
+        lines = ["cpu  1 2 3 4 5 6 7 8 9 10", *(f"cpu{n} 1 2 3 4 5 6 7 {steal} 9 0" for n in cores)]
+        stat.write_text("\n".join([*lines, "intr 123", ""]))
+
+    def stand():
+        write_steal(100 + ticks)
+        time.sleep(0.1)
+
+    write_steal(100)
+    watch = LoopWatch({}, StolenTime(str(stat)))
+    watch.attach()
+    told = Holds(watch)
+    watch.run(stand)
+    [(_, _, held_us, core_us, waited_us, stood_us, stolen_us, _)] = told
+    tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
+    rest_us = held_us - core_us - waited_us - stood_us
+    known = ticks > 0 and sys.platform == "linux"  # elsewhere a thread cannot tell its core
+    assert stolen_us == (min(rest_us, (ticks + 1) * tick_us) if known else 0)
 
 
 def test_what_is_called_within_a_callback_is_a_part_of_it(watch):
@@ -143,8 +169,8 @@ def test_a_garbage_collection_is_told_as_a_part_of_the_hold(watch):
     finally:
         gc.callbacks.remove(watch.on_gc)
     assert keep
-    assert 0 < told[0][6] <= told[0][2]
-    assert told[1][6] == 0
+    assert 0 < told[0][7] <= told[0][2]
+    assert told[1][7] == 0
 
 
 def test_all_that_a_loop_is_given_to_call_is_on_the_clock(watch, loop):

@@ -1,0 +1,103 @@
+"""The time that a hypervisor took from each core: "steal" of /proc/stat, see proc(5).
+
+A thread on such a core neither runs nor waits for a core by its own times in /proc/self/schedstat,
+so a stop of the machine looks like a wait for a disk.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, strtoll
+from libc.string cimport memcmp
+from posix.fcntl cimport O_RDONLY, open as c_open
+from posix.unistd cimport _SC_CLK_TCK, close as c_close, sysconf
+
+cdef extern from "<fcntl.h>":
+    int O_CLOEXEC
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pread(int fd, void* into, size_t size, int64_t position)
+
+cdef enum:
+    MAX_CORES = 256
+    TEXT_BYTES = 32768                      # their lines: a line has some 60 bytes
+    STEAL_FIELD = 7                         # after user, nice, system, idle, iowait, irq, softirq
+    REST_BEATS = 240                        # between two looks at a machine without steal
+
+
+cdef class StolenTime:
+    """Of the cores of this machine; ``path`` is for tests."""
+
+    def __cinit__(self, path="/proc/stat"):
+        cdef bytes name = path.encode()
+        self.tick_us = 1000000 // max(sysconf(_SC_CLK_TCK), 1)
+        self.fd = c_open(name, O_RDONLY | O_CLOEXEC)
+        self.noted = <int64_t*>calloc(MAX_CORES, sizeof(int64_t))
+        if self.noted == NULL:
+            raise MemoryError
+        self.note()
+
+    def __dealloc__(self):
+        free(self.noted)
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    cdef void note(self) noexcept nogil:
+        """Remember the times of all cores. On a machine without steal, this rarely reads them."""
+        cdef int core
+        self.beats += 1
+        if not self.is_virtual and self.beats % REST_BEATS != 1:
+            return
+        self.cores = read_steal(self.fd, self.noted)
+        for core in range(self.cores):
+            if self.noted[core]:
+                self.is_virtual = True
+
+    cdef int64_t since_noted_us(self, int core) noexcept nogil:
+        """The time taken from a core since `note`, rounded up to the next tick; 0: less than a
+        tick, or unknown.
+        """
+        cdef int64_t[MAX_CORES] now
+        if not self.is_virtual or not 0 <= core < self.cores:
+            return 0
+        if core >= read_steal(self.fd, now) or now[core] <= self.noted[core]:
+            return 0
+        return (now[core] - self.noted[core] + 1) * self.tick_us
+
+    # -- for tests
+
+    def remember(self):
+        self.note()
+
+    def since_us(self, int core):
+        return self.since_noted_us(core)
+
+
+# The ticks of each core; returns the number of cores. A core that is offline has no line, so it
+# stays 0.
+cdef int read_steal(int fd, int64_t* ticks) noexcept nogil:
+    cdef char[TEXT_BYTES] text
+    cdef char* at = text
+    cdef char* end
+    cdef ssize_t size = -1 if fd < 0 else pread(fd, text, TEXT_BYTES - 1, 0)
+    cdef int64_t core, value = 0
+    cdef int field, cores = 0
+    if size <= 0:
+        return 0
+    text[size] = 0
+    while at[0] and at[0] != b"\n":         # the line of all cores together
+        at += 1
+    while at[0] == b"\n" and memcmp(at + 1, b"cpu", 3) == 0:
+        core = strtoll(at + 4, &at, 10)
+        for field in range(STEAL_FIELD + 1):
+            value = strtoll(at, &end, 10)
+            if end == at:
+                return cores                # the text ends within the line
+            at = end
+        if not 0 <= core < MAX_CORES:
+            return cores
+        while cores <= core:
+            ticks[cores] = 0
+            cores += 1
+        ticks[core] = value
+        while at[0] and at[0] != b"\n":
+            at += 1
+    return cores
