@@ -55,17 +55,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # programs in the backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(autouse=True)
-def no_long_holds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No broker that runs during a test holds its loop for a second. Time that it waits for a core,
-    or is stopped by a signal, does not count.
-    """
-    yield
-    held = HOLDS.read()
-    if held and request.node.get_closest_marker("long_holds") is None:
-        pytest.fail(f"a broker's loop was held for a second or more:\n{held}", pytrace=False)
-
-
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """pytest's folder, which may be in memory (.ci/folder); with `on_disk` a folder on a disk."""
@@ -180,6 +169,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         for definition in definitions:
             if definition.scope == "module":
                 definition.finish(item._request)  # type: ignore[arg-type]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """No broker that runs during a test holds its loop for a second. Time that it waits for a core,
+    or is stopped by a signal, does not count. A fixture of each test would cost more CPU time.
+    """
+    try:
+        yield
+    finally:
+        held = HOLDS.read()
+    if held and item.get_closest_marker("long_holds") is None:
+        pytest.fail(f"a broker's loop was held for a second or more:\n{held}", pytrace=False)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

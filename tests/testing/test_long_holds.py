@@ -11,7 +11,7 @@ import pytest
 pytest_plugins = ("pytester",)
 
 ROOT = Path(__file__).parents[2]
-CONFTEST = "from tests.conftest import no_long_holds"
+CONFTEST = "from tests.conftest import pytest_runtest_teardown"
 TESTS = """
 import sys, time
 import pytest
