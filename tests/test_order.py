@@ -72,7 +72,7 @@ def results_of(folder: Path, *options: str) -> tuple[int, str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.thorough), "2"])
 def test_a_file_is_imported_once_and_its_tests_are_chosen_by_marks(
     tmp_path: Path, workers: str
 ) -> None:

@@ -208,7 +208,7 @@ def faulty_disk(tmp_path: Path) -> Iterator[FaultyDisk]:
         made.thaw()
 
 
-@pytest.fixture(params=["frozen_disk", "faulty_disk"])
+@pytest.fixture(params=[pytest.param("frozen_disk", marks=pytest.mark.thorough), "faulty_disk"])
 def disk(request: pytest.FixtureRequest) -> Disk:
     """One of the two disks that can hang."""
     return request.getfixturevalue(request.param)

@@ -299,6 +299,9 @@ def test_a_log_is_what_the_model_says(machine: type[LogMachine]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("examples", [40, pytest.param(200, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("machine", [LogMachine, CompactedMachine])
-def test_a_log_is_what_the_model_says_in_many_histories(machine: type[LogMachine]) -> None:
-    run(machine, 80)
+def test_a_log_is_what_the_model_says_in_many_histories(
+    machine: type[LogMachine], examples: int
+) -> None:
+    run(machine, examples)

@@ -232,7 +232,7 @@ def java_settings(
 @pytest.mark.parametrize(
     "mechanism",
     [
-        pytest.param(each, marks=pytest.mark.thorough if each == "SCRAM-SHA-256" else ())
+        pytest.param(each, marks=() if each == "OAUTHBEARER" else pytest.mark.thorough)
         for each in MODULES
     ],
 )

@@ -220,7 +220,11 @@ def _killed(path: Path, number: int, work: Callable[[Log], object] | None) -> bo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "following", [append, truncate_far, pytest.param(delete_some, marks=pytest.mark.thorough)]
+    "following",
+    [
+        append,
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in (truncate_far, delete_some)),
+    ],
 )
 def test_a_kill_at_any_step_leaves_the_old_segments_or_the_new(
     prepared: tuple[Path, Model], tmp_path: Path, following: Any

@@ -60,7 +60,7 @@ def killed_at(path: Path, step: int, flush_at: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flush_at", [-1, 11, 13])
+@pytest.mark.parametrize("flush_at", [-1, 11, pytest.param(13, marks=pytest.mark.thorough)])
 def test_no_producer_and_no_epoch_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_at: int
 ) -> None:

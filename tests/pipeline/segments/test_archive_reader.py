@@ -185,7 +185,15 @@ def test_a_few_rows_behind_many_others_are_read_in_few_steps(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows_each", [1, 3, 50, 10_000])
+@pytest.mark.parametrize(
+    "rows_each",
+    [
+        1,
+        pytest.param(3, marks=pytest.mark.thorough),
+        50,
+        pytest.param(10_000, marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.parametrize("group", [7, 100, 10_000])
 def test_rows_that_lie_far_apart_all_come_once(tmp_path: Path, rows_each: int, group: int) -> None:
     draw = random.Random(rows_each * group)

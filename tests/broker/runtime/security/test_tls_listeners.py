@@ -209,7 +209,13 @@ def test_a_broker_without_the_keys_it_needs_does_not_start(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["inter.broker.listener.name", "security.inter.broker.protocol"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "inter.broker.listener.name",
+        pytest.param("security.inter.broker.protocol", marks=pytest.mark.thorough),
+    ],
+)
 def test_brokers_speak_tls_among_themselves(authority: Authority, tmp_path: Path, how: str) -> None:
     """Everything uses TLS: registration, requests of the controller, replication, forwarding."""
     settings = authority.broker_settings(client_auth="required") | {

@@ -352,7 +352,7 @@ class Migrations(RuleBasedStateMachine):
         assert stored(after) == known
 
 
-EXAMPLES = 200 if os.environ.get("CI") else 60
+EXAMPLES = 200 if os.environ.get("CI") else 40
 for machine in (Histories, Migrations):
     machine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40)
 test_histories = Histories.TestCase
