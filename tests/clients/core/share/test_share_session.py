@@ -14,7 +14,9 @@ from kstore.protocol.shares.fetch import ShareFetchRequest
 TOPICS = [uuid.UUID(int=1), uuid.UUID(int=2)]
 PARTITIONS = st.tuples(st.sampled_from(TOPICS), st.integers(0, 3))
 ACKNOWLEDGED = st.dictionaries(
-    PARTITIONS, st.dictionaries(st.integers(0, 9), st.integers(0, 4), min_size=1)
+    PARTITIONS,
+    st.dictionaries(st.integers(0, 9), st.integers(0, 4), min_size=1, max_size=2),
+    max_size=4,
 )
 
 
