@@ -193,6 +193,12 @@ RECORDS = (
         "`NaN` is not a ratio.",
     ),
     Difference(
+        "`retention.bytes` and `log.retention.ms` below -1",
+        "Accepted; they mean -1, no limit.",
+        "Refused.",
+        "Only -1 is documented.",
+    ),
+    Difference(
         "`kafka-streams-groups --state NotReady`",
         "Lists nothing.",
         "Lists groups that are not ready.",

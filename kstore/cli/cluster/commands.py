@@ -309,8 +309,9 @@ def _refuse_used_port(host: str, port: int, node_id: int) -> None:
         for sock in bind(host, port, backlog=1):
             sock.close()
     except ListenError as problem:
+        why = str(problem).partition(";")[0]  # the rest names an option of `kstore serve`
         raise ClusterError(
-            f"port {port} for broker {node_id} is not available ({problem}): use another --port"
+            f"port {port} for broker {node_id} is not available ({why}): use another --port"
         ) from None
 
 
