@@ -103,7 +103,8 @@ class QuotasAdmin(AdminBase):
             found: dict[QuotaEntity, KafkaError | None] = {}
             for row in answer.entries:
                 entity = tuple(sorted((e.entity_type, e.entity_name) for e in row.entity))
-                found[entity] = item_error(f"quotas of {entity}", row.error_code, row.error_message)
+                what = " ".join(f"{kind} {name!r}" for kind, name in entity)
+                found[entity] = item_error(f"quotas of {what}", row.error_code, row.error_message)
             return found
 
         route = Controller(self._cluster)

@@ -89,6 +89,24 @@ def test_a_group_without_offsets_is_not_verified(kstore: Shell) -> None:
     assert b"group 'mispelled' has no committed offsets" in errors
 
 
+def test_offsets_that_do_not_exist_are_not_said_to_be_deleted(kstore: Shell) -> None:
+    errors = kstore("group", "delete-offsets", "mispelled", "--topic", "t", code=1)
+    assert b"group 'mispelled' has no committed offsets in 't'" in errors
+
+
+def test_states_and_types_of_groups_are_checked(kstore: Shell) -> None:
+    assert kstore("group", "list", "--state", "empty", "--type", "Consumer") == b""
+    errors = kstore("group", "list", "--state", "Emty", code=2)
+    assert b"--state is PreparingRebalance or" in errors
+    assert b"not 'Emty'" in b" ".join(errors.split())
+    assert b"--type is classic or" in kstore("group", "list", "--type", "shared", code=2)
+
+
+def test_a_refused_quota_names_its_entity(kstore: Shell) -> None:
+    errors = kstore("quota", "set", "--user", "ann", "no_such_quota=1", code=1)
+    assert b"quotas of user 'ann': This entity has no quota 'no_such_quota'" in errors
+
+
 def test_ctrl_c_while_modules_are_imported_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -108,7 +108,9 @@ def _check(
     if partition is None or result.error_code != ErrorCode.NONE:
         return result
     offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
-    if partition.entry.internal or "delete" not in partition.log.config.cleanup_policy:
+    if partition.entry.internal:
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif "delete" not in partition.log.config.cleanup_policy:
         result.error_code = ErrorCode.POLICY_VIOLATION
     elif offset < 0 or offset > partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE

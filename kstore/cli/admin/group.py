@@ -13,7 +13,7 @@ from kstore.cli.admin import share_group
 from kstore.cli.admin.group_reset import register as register_reset
 from kstore.cli.admin.group_verify import register as register_verify
 from kstore.cli.admin_command import admin_command
-from kstore.cli.arguments import parse_partitions
+from kstore.cli.arguments import one_of, parse_partitions
 from kstore.cli.failure import FAILED, fail
 from kstore.cli.output import Output
 from kstore.types import TopicPartition
@@ -38,19 +38,35 @@ Groups = Annotated[
 ]
 
 
+TYPES = ("classic", "consumer", "share", "streams")
+STATES = (
+    "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning",
+    "Reconciling", "NotReady",
+)  # fmt: skip
+
+
+def _known(option: str, given: list[str] | None, names: tuple[str, ...]) -> list[str]:
+    """The names as Kafka writes them; raises typer.BadParameter for one that is unknown."""
+    spelled = {name.lower(): name for name in names}
+    return [one_of(option, spelled.get(name.lower(), name), *names) for name in given or ()]
+
+
 @admin_command(app, "list", "kstore group list --state Empty --type consumer")
 def list_groups(
     admin: AdminClient,
     out: Output,
     state: Annotated[
         list[str] | None,
-        typer.Option(help="Show only groups in this state, such as Stable; may be repeated."),
+        typer.Option(
+            autocompletion=completion.words(*STATES),
+            help="Show only groups in this state, such as Stable; may be repeated.",
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
             "--type",
-            autocompletion=completion.words("classic", "consumer", "share", "streams"),
+            autocompletion=completion.words(*TYPES),
             help="Show only groups of this type: classic, consumer, share or streams.",
         ),
     ] = None,
@@ -63,7 +79,9 @@ def list_groups(
             "state": row.state or None,
             "protocol": row.protocol_type or None,
         }
-        for row in admin.list_groups(states=state or (), types=kind or ())
+        for row in admin.list_groups(
+            states=_known("--state", state, STATES), types=_known("--type", kind, TYPES)
+        )
     ]
     out.table(rows, ["group", "type", "state", "protocol"])
 
@@ -229,12 +247,17 @@ def delete_offsets(
         )
         return
     partitions: list[TopicPartition] = []
+    topics = [name for name, _ in parsed]
     for name, indexes in parsed:
         if indexes is None:
             committed = admin.list_group_offsets(group)
             partitions += [tp for tp in committed if tp.topic == name]
         else:
             partitions += [TopicPartition(name, index) for index in indexes]
+    if not partitions:
+        raise SystemExit(
+            fail(f"group {group!r} has no committed offsets in {' or '.join(map(repr, topics))}")
+        )
     out.report(
         admin.delete_group_offsets(group, partitions, raise_errors=False),
         lambda tp, _: (

@@ -148,6 +148,8 @@ def test_delete_records(wire: Wire) -> None:
     assert delete(0, "nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     wire.make_topic("compacted", cleanup_policy="compact")
     assert delete(0, "compacted") == (ErrorCode.POLICY_VIOLATION, -1)
+    wire.call(Ask.FindCoordinator(key="g"), 3)
+    assert delete(0, "__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
 def test_topic_configs_are_described_and_altered(wire: Wire) -> None:
