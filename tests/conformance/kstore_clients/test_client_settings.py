@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
+from tests.conformance.kafka_broker import LIGHT
 from tests.conformance.kafka_jars import classpath, java_program
 
 SOURCE = Path(__file__).parents[1] / "java" / "ClientConfigs.java"
@@ -27,7 +28,7 @@ OTHERS = {"consumer.timeout.ms", "sasl.password", "sasl.username"}
 @pytest.mark.usefixtures("kafka_jars")
 def test_every_setting_of_kafkas_clients_is_known() -> None:
     done = subprocess.run(
-        [java_program(), "-cp", classpath(), str(SOURCE)],
+        [java_program(), *LIGHT, "-cp", classpath(), str(SOURCE)],
         capture_output=True,
         text=True,
         timeout=120,
