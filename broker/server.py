@@ -103,6 +103,10 @@ LARGE_ANSWER_BYTES = 256 * 1024
 """Bytes that are copied in one turn."""
 CHECK_S = 0.001
 """How often a broker that stops looks whether groups have given all late answers."""
+CHANGING = frozenset({3, 10, 38, 39, 40})
+"""APIs, besides those of the controller, that may change the store: Metadata and FindCoordinator
+create topics, and the others change delegation tokens.
+"""
 UNSUPPORTED = -1
 """The version that the data plane passes for an ApiVersions request of a version that kstore does
 not support.
@@ -453,10 +457,11 @@ def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection
 
 def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
     """The handler of an API on a single broker."""
-    from kstore.broker.api.requests.failed_stores import CHANGING, with_store_errors
+    if not (row.controller_only or row.shared_configs or api_key in CHANGING):
+        return handler
+    from kstore.broker.api.requests.failed_stores import with_store_errors
 
-    changes = row.controller_only or row.shared_configs or api_key in CHANGING
-    return with_store_errors(handler) if changes else handler
+    return with_store_errors(handler)
 
 
 def _in_cluster(api_key: int, row: ApiRow, handler: Handler) -> Handler:

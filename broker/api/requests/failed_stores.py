@@ -13,12 +13,7 @@ from kstore.broker.coordination.store import StoreDiskError
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS
 
-__all__ = ["CHANGING", "with_store_errors"]
-
-CHANGING = frozenset({3, 10, 38, 39, 40})
-"""APIs, besides those of the controller, that may change the store: Metadata and FindCoordinator
-create topics, and the others change delegation tokens.
-"""
+__all__ = ["with_store_errors"]
 
 
 def with_store_errors(handler: Handler) -> Handler:
