@@ -231,6 +231,11 @@ class _Run:
             lines = traceback.format_exception(task.exception())
             self.world.loop.problems.append("a client failed: " + "".join(lines[-4:]))
 
+    def _replicas(self, workload: str) -> int:
+        """How many replicas the topic of a workload has. One alone may lose what is not synced."""
+        replicas = Random(f"{self.world.seed}/{workload}").choice([1, 3, 3])
+        return 3 if "unsynced" in self.faults.kinds else replicas
+
     async def _end(self, admin: Client) -> None:
         """Let every workload finish, those that feed others first; then check."""
         if not await self._finish(IdempotentProducer, "producers end"):
@@ -314,10 +319,10 @@ class _Run:
             "kstore.partition.count.required": "true",
         }
         if "contract" in self.kinds:
-            replicas = Random(f"{self.world.seed}/contract").choice([1, 3, 3])
+            replicas = self._replicas("contract")
             await make_topic(admin, self.options.brokers, NARROWED, WIDE_COUNT, ordered, replicas)
         if "expand" in self.kinds:
-            replicas = Random(f"{self.world.seed}/expand").choice([1, 3, 3])
+            replicas = self._replicas("expand")
             await make_topic(admin, self.options.brokers, ORDERED, FIRST_COUNT, ordered, replicas)
         if "give" in self.kinds:
             await make_topic(admin, self.options.brokers, EQUAL, 1)
