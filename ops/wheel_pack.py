@@ -35,7 +35,9 @@ def pack(wheel: Path) -> None:
         contents = [old.read(info) for info in infos]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # zopfli does not hold the GIL
         # Deflated bytes without zlib's header and checksum, which a zip has not.
-        packed = [each[2:-4] for each in pool.map(lambda c: compress(c, numiterations=5), contents)]
+        packed = [
+            each[2:-4] for each in pool.map(lambda c: compress(c, numiterations=15), contents)
+        ]
     files, directory = bytearray(), bytearray()
     for info, data in zip(infos, packed, strict=True):
         fields, name = _fields(info, len(data)), info.filename.encode()
