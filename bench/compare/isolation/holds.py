@@ -61,15 +61,15 @@ def parse(page: str) -> dict[str, Held]:
 class Stolen:
     """The time that a hypervisor took from this machine's cores since it was made (Linux)."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path = Path("/proc/stat")) -> None:
+        self._path = path
         self._began_s, self._before_s = time.monotonic(), self._read_s()
 
     def _read_s(self) -> float:
         """proc(5): the 8th number of the first line, in ticks of all cores."""
-        stat = Path("/proc/stat")
-        if not stat.exists():
+        if not self._path.exists():
             return 0.0
-        return int(stat.read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+        return int(self._path.read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
 
     def share(self) -> float:
         """As a share of the cores' time."""

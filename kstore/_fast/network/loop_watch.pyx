@@ -157,8 +157,9 @@ cdef class LoopWatch:
 
     cdef int count(self, int64_t began, int64_t spent) except -1:
         """Report it, with the thread's times. The time that it waited for a core includes up to
-        SAMPLE_US before the hold. The time that a hypervisor took includes up to two periods of the
-        guard before it, but no time that is explained otherwise.
+        SAMPLE_US before the hold. The time that a hypervisor took is all that it took from this
+        core since the guard was awake, so it can include some before the hold; it is never more
+        than what nothing else explains. A wait for a disk that is shorter than that is not seen.
         """
         cdef ThreadTimes times = self.sampled
         cdef int64_t stood = self.stood_us if self.stood_of_us == began else 0
@@ -174,7 +175,7 @@ cdef class LoopWatch:
             on_core = min(spent, times.on_core_us - self.sampled.on_core_us)
             rest = spent - on_core - waited - stood
             if rest >= UNEXPLAINED_US:
-                taken = min(rest, self.stolen.since_noted_us(KSTORE_CORE()))
+                taken = min(rest, self.stolen.since_noted_us(KSTORE_CORE(), began))
         callback = None if self.callback == NULL else <object>self.callback
         self.on_hold(
             self.longest_key if callback is None or self.longest_us * 2 >= spent else -1,

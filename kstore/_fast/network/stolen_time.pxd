@@ -8,7 +8,8 @@ cdef class StolenTime:
     cdef int beats
     cdef bint is_virtual                    # some time was stolen since the system's start
     cdef int64_t tick_us
+    cdef int64_t noted_us                   # on the monotonic clock
     cdef int64_t* noted                     # per core, in ticks
 
     cdef void note(self) noexcept nogil
-    cdef int64_t since_noted_us(self, int core) noexcept nogil
+    cdef int64_t since_noted_us(self, int core, int64_t began_us) noexcept nogil

@@ -7,7 +7,7 @@ class StolenTime:
     def remember(self) -> None:
         """For tests: remember the times of all cores."""
 
-    def since_us(self, core: int) -> int:
-        """For tests: the time taken from a core since `remember`, rounded up to the next tick, in
-        microseconds; 0: less than a tick, or unknown.
+    def since_us(self, core: int, after_us: int = 0) -> int:
+        """For tests: the time taken from a core since `remember`, in microseconds, for a hold that
+        began ``after_us`` later; 0: less than a tick, or unknown.
         """

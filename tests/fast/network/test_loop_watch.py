@@ -136,7 +136,7 @@ def test_a_hold_is_told_with_the_time_that_a_hypervisor_took(tmp_path, ticks):
     tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
     rest_us = held_us - core_us - waited_us - stood_us
     known = ticks > 0 and sys.platform == "linux"  # elsewhere a thread cannot tell its core
-    assert stolen_us == (min(rest_us, (ticks + 1) * tick_us) if known else 0)
+    assert stolen_us == (min(rest_us, ticks * tick_us) if known else 0)
 
 
 def test_what_is_called_within_a_callback_is_a_part_of_it(watch):
