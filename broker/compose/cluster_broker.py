@@ -158,7 +158,6 @@ class ClusterBroker(Broker):
             self.node, member, store, self.log_manager, replicas, images, self.counts
         )
         member.on_session_lost.append(replicas.fence)
-        member.on_session_lost.append(self._forget_producer_ids)
         self.log_dir_failures.on_partition = replicas.fail
         announce = LogDirEvents(self.node, store).announce
         self.log_dir_failures.on_offline = lambda places: announce()
@@ -194,10 +193,6 @@ class ClusterBroker(Broker):
         if features is not None:
             await self.run_blocking(features.reload)
             self.plane.forget_answers()
-
-    def _forget_producer_ids(self) -> None:
-        if self.producer_ids.made is not None:
-            self.producer_ids.made.session_lost()
 
     def _let_coordinators_follow(self) -> None:
         """Connect coordinators to changes of leadership, and let them forget deleted topics."""

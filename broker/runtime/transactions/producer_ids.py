@@ -4,10 +4,10 @@ ids from the store, and allocates ids from its block.
 The node is Kafka's `/latest_producer_id_block`. As in Kafka, the rest of a block is lost when the
 broker stops. If logs are copied from another cluster with their producer ids, the node also has the
 smallest id that this cluster may allocate. A store that is restored from an older copy has an older
-node: ids that were allocated after the copy would be allocated again, and a new producer's batch
-could be taken for a duplicate of the other one's. Every session with the store ends when it is
-restored, so the first block of a session begins where the clock says. If a broker notices that the
-store was restored, it leaves many ids out in addition.
+node, or none: ids that were allocated after the copy would be allocated again, and a new producer's
+batch could be taken for a duplicate of the other one's. Brokers may not notice a restore, so every
+block begins where the clock says, or after the last block if that is further. If a broker notices
+that the store was restored, it leaves many ids out in addition.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kstore.broker.coordination.partition_nodes import TOPICS
 from kstore.broker.coordination.store import (
     BadVersionError,
     NodeExistsError,
@@ -42,9 +43,13 @@ NO_PRODUCER_ID = -1
 LEFT_OUT = 1 << 20
 """The number of ids that are left out at least, if the store was restored."""
 PER_SECOND = 1024
-"""More ids than a cluster allocates in a second on average. In a new session, ids begin at this
-many for each second since `START_S`: above all that were allocated before, also after an earlier
-restore of the same copy. They stay below 2^40 for 34 years.
+"""More ids than a cluster allocates in a second on average. A block begins at this many for each
+second since `START_S` or above: above all that were allocated before, also after an earlier restore
+of the same copy.
+"""
+MOST_BY_CLOCK = 15 << 36
+"""The clock is ignored if it says more than that, as it will in 2056. The ids from 2^40 on may be
+another cluster's, which has exact copies.
 """
 START_S = 1_735_689_600
 """1 January 2025, in Unix seconds."""
@@ -71,14 +76,10 @@ class ProducerIds:
         self._one_at_a_time = asyncio.Lock()
         self._noticed_at = -AGAIN_S
         """When the store was last found to be older, by the monotonic clock."""
-        self._is_new = True
-        """Whether the next block is the first of a session, before which the store may have been
-        restored.
-        """
-        self._leaves_out = False
-        """Whether the next block leaves out what may have been allocated before a restore that was
-        noticed.
-        """
+        self._notices = 0
+        """How often the store was found to be older."""
+        self._left_out = 0
+        """After how many of these notices ids were left out."""
 
     async def next_id(self) -> int:
         """An id that no other producer has or will have. Raises KafkaError while the store is
@@ -99,26 +100,20 @@ class ProducerIds:
         """
         async with self._one_at_a_time:
             while not self.is_ready:
-                before = is_new, leaves_out = self._is_new, self._leaves_out
-                floor = ids_until_now() if is_new or leaves_out else None
-                left_out = LEFT_OUT if leaves_out else 0
+                notices = self._notices
+                left_out = LEFT_OUT if notices > self._left_out else 0
                 try:
                     block = await self._run_blocking(
-                        partial(take_block, self._store, self._broker_id, floor, left_out)
+                        partial(take_block, self._store, self._broker_id, left_out)
                     )
                 except StoreError as error:
                     LOGGER.error("producer ids can't be allocated: %s", error)
                     raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-                if (self._is_new, self._leaves_out) != before:
-                    continue  # another session has begun, or the store was found to be older
-                self._is_new = self._leaves_out = False
+                if self._notices != notices:
+                    continue  # the block may be of the time before
+                self._left_out = notices
                 self._next, self.least = block.first, block.least
                 self._end = self._next + BLOCK_SIZE
-
-    def session_lost(self) -> None:
-        """The session with the store is over: the next one may be with a restored store."""
-        self._is_new = True
-        self._next = self._end = 0
 
     async def note_older_store(self) -> None:
         """The store was restored from an older copy: this broker's block, and those that follow in
@@ -128,7 +123,7 @@ class ProducerIds:
         if now - self._noticed_at < AGAIN_S:
             return
         self._noticed_at = now
-        self._leaves_out = True
+        self._notices += 1
         self._next = self._end = 0
         with suppress(KafkaError):  # it was logged, and the next block leaves them out, too
             await self.prepare()
@@ -171,28 +166,30 @@ class Block(NamedTuple):
 
 
 def ids_until_now() -> int:
-    """More ids than any cluster has allocated until now."""
-    return max(int(time.time()) - START_S, 0) * PER_SECOND
+    """More ids than any cluster has allocated until now. 0 if the clock is certainly wrong."""
+    ids = int((time.time() - START_S) * PER_SECOND)
+    return ids if 0 <= ids <= MOST_BY_CLOCK else 0
 
 
-def take_block(store: Store, broker_id: int, floor: int | None = None, left_out: int = 0) -> Block:
-    """Take the next block for this broker. Other brokers may do so at the same time. With a
-    ``floor``, the store may be older than the last block: the block begins there or above, and
-    ``left_out`` ids after the last block that the store has. The first block of a cluster begins at
-    0, unless ids are left out.
+def take_block(store: Store, broker_id: int, left_out: int = 0) -> Block:
+    """Take the next block for this broker. Other brokers may do so at the same time. The first
+    block of a cluster without topics begins at 0. All others leave out at least ``left_out`` ids
+    after the last block, and all that may have been allocated until now, since the store may be
+    older than the last block.
     """
     while True:
         try:
             data, version = store.get(NODE)
         except NoNodeError:
+            may_be_older = left_out > 0 or _has_topics(store)
+            block = Block(_first(-1, 0, left_out) if may_be_older else 0, 0)
             try:
-                block = Block(_first(-1, 0, floor if left_out else None, left_out), 0)
                 store.create(NODE, _node(broker_id, block))
             except NodeExistsError:
                 continue
             return block
         last, least = _read(data)
-        block = Block(_first(last, least, floor, left_out), least)
+        block = Block(_first(last, least, left_out), least)
         try:
             store.set(NODE, _node(broker_id, block), version)
         except BadVersionError:
@@ -200,9 +197,16 @@ def take_block(store: Store, broker_id: int, floor: int | None = None, left_out:
         return block
 
 
-def _first(last: int, least: int, floor: int | None, left_out: int) -> int:
+def _has_topics(store: Store) -> bool:
+    try:
+        return bool(store.children(TOPICS))
+    except NoNodeError:
+        return False
+
+
+def _first(last: int, least: int, left_out: int) -> int:
     """The first id of the block after the last one."""
-    return last + 1 if floor is None else max(last + 1 + left_out, least + floor)
+    return max(last + 1 + left_out, least + ids_until_now())
 
 
 def skip_blocks(store: Store, broker_id: int, least: int) -> None:
