@@ -37,8 +37,25 @@ class ClassData:
         return [f"-XX:ArchiveClassesAtExit={self._new}", "-Xlog:disable"]
 
     def keep(self) -> None:
-        """Call this after the JVM has ended: if it wrote a file, that replaces the older ones."""
+        """Call this after the JVM has ended: if it wrote a file, that replaces the older ones, also
+        those of runs that were killed before they came here.
+        """
         if self._new.exists():
-            for older in FOLDER.glob(f"{self._file.name.rpartition('-')[0]}-*.jsa"):
-                older.unlink(missing_ok=True)
+            for older in FOLDER.glob(f"{self._file.name.rpartition('-')[0]}-*"):
+                if older != self._new and not _is_written(older):
+                    older.unlink(missing_ok=True)
             self._new.rename(self._file)
+
+
+def _is_written(file: Path) -> bool:
+    """Whether another run, which still runs, may write it."""
+    pid = file.suffix.removeprefix(".")
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,18 @@ def test_another_java_writes_another_file_in_its_place(tmp_path: Path, folder: P
     (tmp_path / "java").write_bytes(b"newer")
     write(ClassData("spark", tmp_path / "java"))
     assert [each.name.partition("-")[0] for each in sorted(folder.iterdir())] == ["kafka", "spark"]
+
+
+def test_a_file_of_a_killed_run_is_removed_but_not_one_of_a_run_that_lives(
+    tmp_path: Path, folder: Path
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    folder.mkdir()
+    for pid in (ended.pid, os.getppid()):
+        (folder / f"spark-0123.{pid}").write_bytes(b"classes")
+    write(ClassData("spark", tmp_path / "java"))
+    assert {each.suffix for each in folder.iterdir()} == {".jsa", f".{os.getppid()}"}
 
 
 def test_a_jvm_that_has_written_nothing_leaves_nothing(folder: Path) -> None:
