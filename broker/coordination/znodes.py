@@ -338,27 +338,24 @@ def add_partitions(store: Store, topic: TopicImage, first: int) -> TopicImage:
 
 def delete_topic(store: Store, topic: TopicImage) -> int:
     """Delete a topic with its partitions and settings, all or nothing, and note that its logs must
-    be deleted. Returns the partition epoch of the deletion.
+    be deleted. Returns the partition epoch of the deletion; -1 if it does not exist.
     """
     path = f"{TOPICS}/{topic.name}"
     mark = f"{DELETIONS}/{topic.name}"
+    notes = (f"{CONTRACTIONS}/{topic.name}", f"{TOPIC_CONFIGS}/{topic.name}")
     node = _json({"version": 1, "topic_id": encode_id(topic.topic_id)})
 
     def ops_from(_: int) -> list[Op]:
-        ops: list[Op] = []
-        if store.exists(f"{CONTRACTIONS}/{topic.name}"):
-            ops.append(Delete(f"{CONTRACTIONS}/{topic.name}"))
+        ops: list[Op] = [Delete(note) for note in notes if store.exists(note)]
         for index in store.children(f"{path}/partitions"):  # including retired ones
             ops += [
                 Delete(f"{path}/partitions/{index}/state"),
                 Delete(f"{path}/partitions/{index}"),
             ]
         ops += [Delete(f"{path}/partitions"), Delete(path)]
-        if store.exists(f"{TOPIC_CONFIGS}/{topic.name}"):
-            ops.append(Delete(f"{TOPIC_CONFIGS}/{topic.name}"))
         return [*ops, Set(mark, node) if store.exists(mark) else Create(mark, node)]
 
-    return multi_with_epochs(store, 1, ops_from)
+    return multi_with_epochs(store, 1, ops_from) if store.exists(path) else -1
 
 
 def read_deletions(store: Store) -> dict[str, UUID]:
@@ -371,7 +368,8 @@ def read_deletions(store: Store) -> dict[str, UUID]:
 
 def finish_deletion(store: Store, name: str) -> None:
     """Note that the logs of a deleted topic are deleted."""
-    store.delete(f"{DELETIONS}/{name}")
+    if store.exists(f"{DELETIONS}/{name}"):  # otherwise an earlier attempt has noted it
+        store.delete(f"{DELETIONS}/{name}")
 
 
 def announce_failed_log_dir(store: Store, node_id: int) -> None:

@@ -88,7 +88,7 @@ class CoordinatorTopic(ABC):
             await self._topics.ensure(new)
         except TopicError as error:
             LOGGER.error("%s can't be created: %s", self.name, error)
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
 
     def as_configured(self, count: str, factor: str, configs: Mapping[str, str]) -> NewTopic:
         """The topic, with the numbers of partitions and replicas from the settings of these names.

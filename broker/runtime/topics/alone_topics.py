@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.contraction_nodes import ContractionNode
+from kstore.broker.coordination.store import StoreDiskError
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, Topics
 from kstore.broker.state.metadata.contraction_rules import (
     ASK_AGAIN_S,
@@ -130,26 +132,58 @@ class AloneTopics(Topics):
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
         """See Topics. First removes what is left of a topic whose logs could not be created."""
-        async with self._turn(new.name):
-            half_made = self._half_made.get(new.name)
-            if half_made is not None and not validate_only:
-                await self._undo(half_made)
-        return await super().create(new, validate_only=validate_only)
+        with self._storing(new.name):
+            async with self._turn(new.name):
+                half_made = self._half_made.get(new.name)
+                if half_made is not None and not validate_only:
+                    await self._undo(half_made)
+            return await super().create(new, validate_only=validate_only)
+
+    async def delete(self, name: str) -> None:
+        """See Topics."""
+        with self._storing(name):
+            await super().delete(name)
+
+    async def set_configs(
+        self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
+        """See Topics."""
+        with self._storing(name):
+            await super().set_configs(name, configs, validate_only=validate_only)
+
+    @contextmanager
+    def _storing(self, name: str) -> Iterator[None]:
+        """Convert a failure of the store's disk to a TopicError, so that only this topic of a
+        request fails.
+        """
+        try:
+            yield
+        except StoreDiskError as problem:
+            self._node.report(f"'{name}' was not changed: {problem}", "the store's disk")
+            raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, str(problem)) from problem
 
     async def _undo(self, topic: TopicImage) -> None:
         self._half_made[topic.name] = topic
         await super()._undo(topic)
         del self._half_made[topic.name]
 
-    async def _completed(self, known: TopicImage, count: int, *, validate_only: bool) -> bool:
+    async def _completed(self, name: str, count: int, *, validate_only: bool) -> bool:
         """Open the logs that an earlier expansion could not create. Whether the topic then has this
         number of partitions.
         """
-        grown, first = self._half_grown.get(known.name, (None, 0))
-        if grown is None or grown.topic_id != known.topic_id or validate_only:
+        if validate_only:
             return False
-        async with self._turn(known.name):
-            grown = grown._replace(configs=self._known(known.name).configs)
+        async with self._turn(name):
+            known = self._known(name)
+            grown, first = self._half_grown.get(name, (None, 0))
+            if grown is None or grown.topic_id != known.topic_id:
+                return False
+            self.check_growth(name)
+            self._check_online(known, "grow")
+            added = grown.partitions[first:]
+            self._check_room(name, len(added))
+            # The topic may have changed since the first attempt.
+            grown = known._replace(partitions=known.partitions + added)
             await self._open_added(grown, first)
         return len(grown.partitions) == count
 
@@ -166,9 +200,13 @@ class AloneTopics(Topics):
 
     async def add_partitions(self, new: NewPartitions, *, validate_only: bool = False) -> None:
         """Expand a topic, or contract it if requested. Raises TopicError."""
-        known = self._known(new.name)
-        if not (new.may_shrink and new.total_count < len(known.partitions)):
-            if not await self._completed(known, new.total_count, validate_only=validate_only):
+        with self._storing(new.name):
+            await self._change_count(new, validate_only=validate_only)
+
+    async def _change_count(self, new: NewPartitions, *, validate_only: bool) -> None:
+        name, count = new.name, new.total_count
+        if not (new.may_shrink and count < len(self._known(name).partitions)):
+            if not await self._completed(name, count, validate_only=validate_only):
                 await super().add_partitions(new, validate_only=validate_only)
             return
         finishing = await self._begin(new, validate_only=validate_only)

@@ -344,16 +344,17 @@ class Topics:
             why = f"'{topic.name}' can't {what}: its partition {offline} is in a failed log dir."
             raise TopicError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
-    def _lead(self, topic: TopicImage, partition_count: int) -> None:
-        """Pass new leader epochs and the number of partitions that producers must know to the data
-        plane. From now on it refuses producers with the old count (KIP-253).
+    def _lead(self, topic: TopicImage, partition_count: int | None = None) -> None:
+        """Pass new leader epochs, and the number of partitions that producers must know if it has
+        changed, to the data plane. It then refuses producers with the old count (KIP-253).
         """
         entry = self._replicas.table.topic(topic.name.encode())
         assert entry is not None, topic.name
-        entry.partition_count = partition_count
-        for partition in entry.partitions:
+        if partition_count is not None:
+            entry.partition_count = partition_count
+        for partition, known in zip(entry.partitions, topic.partitions, strict=False):
             if partition is not None:
-                partition.leader_epoch = topic.partitions[partition.index].leader_epoch
+                partition.leader_epoch = known.leader_epoch
         self._publish(topic)
 
     async def raise_leader_epochs(self, name: str, least: Mapping[int, int]) -> None:
@@ -361,7 +362,7 @@ class Topics:
         async with self._turn(name), self._one_at_a_time:
             topic = _whole(self._known(name))
             raised = functools.partial(znodes.raise_leader_epochs, self._store, topic, least)
-            self._lead(self._as_it_is(await self._in_store(raised)), topic.producer_count)
+            self._lead(self._as_it_is(await self._in_store(raised)))
 
     async def delete(self, name: str) -> None:
         """Delete a topic, its logs and its committed offsets. Raises TopicError if it does not
@@ -395,12 +396,11 @@ class Topics:
         keys = (TopicPartition(name, index) for index in range(len(topic.partitions)))
         try:
             self._replicas.removals.begin(await (await self._replicas.take_away(keys)))
-        except (LogError, OSError) as problem:
-            why = f"logs of the deleted topic {name} remain until a restart: {problem}"
-            self._replicas.report(why)
-        else:
             if not self._leaves_logs(topic):  # otherwise the next start deletes them
                 await self._in_store(lambda: znodes.finish_deletion(self._store, name))
+        except (LogError, OSError, StoreError) as problem:
+            why = f"the next start completes the deletion of the topic {name}: {problem}"
+            self._replicas.report(why)
 
     _undo = _remove
 

@@ -420,8 +420,9 @@ def test_a_topic_without_room_for_its_logs_is_made_once_there_is_room(
         full = StoreDiskError("the disk is full")
         failing_once(monkeypatch, topics._replicas, "open_partitions", OSError("no space"))
         failing_once(monkeypatch, znodes, "delete_topic", full)
-        with pytest.raises(StoreDiskError):
+        with pytest.raises(TopicError, match="the disk is full") as caught:
             await topics.create(NewTopic("t"))
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "t" not in world.broker.image.topics
         assert len((await topics.create(NewTopic("t", 2))).partitions) == 2
 
