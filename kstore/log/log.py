@@ -407,13 +407,13 @@ class Log(ReadableLog, Appender):
         """Remove the leader epochs that have no records in the log."""
         self.core.epochs.truncate_from_end(self.core.log_end_offset)
 
-    def doubt_last_batch(self, most: int) -> None:
+    def doubt_last_batch(self, most: int, by_clock: range = range(0)) -> None:
         """Treat the last batch as damaged if its leader epoch is far above ``most``, the highest
-        epoch of any leader so far.
+        epoch of any leader so far, and is not in ``by_clock``, the epochs of recovered partitions.
         """
         from kstore.log.recovery import corruption
 
-        corruption.doubt_last_batch(self.local, most)
+        corruption.doubt_last_batch(self.local, most, by_clock)
 
     def damaged_parts(self) -> list[Damage]:
         """The known damage in the offsets that can be read."""

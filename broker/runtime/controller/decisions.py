@@ -216,15 +216,18 @@ class Decisions(ABC):
 
     async def read_configs_of(self, names: set[str]) -> list[str]:
         """Apply the settings of topics. Returns the topics whose settings have changed."""
-        changed = []
+        found: dict[str, Mapping[str, str]] = {}
+        found_writes: dict[str, int] = {}
         for name in names & self.state.topics.keys() if "" not in names else self.state.topics:
             configs, writes = await self.in_store(self.store.topic_configs, name)
-            topic = self.state.topics[name]
-            if configs != topic.configs or writes != self.state.setting_writes.get(name):
-                self.state = self.state.with_topics(topic._replace(configs=configs))
-                self.state = self.state.with_writes({name: writes})
-                changed.append(name)
-        return changed
+            known = self.state.topics[name].configs, self.state.setting_writes.get(name)
+            if (configs, writes) != known:
+                found[name], found_writes[name] = configs, writes
+        if not found:
+            return []
+        topics = [self.state.topics[name]._replace(configs=found[name]) for name in found]
+        self.state = self.state.with_topics(*topics).with_writes(found_writes)
+        return list(found)
 
     # ---- one decision at a time ----
 

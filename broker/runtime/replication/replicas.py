@@ -16,7 +16,7 @@ from uuid import UUID
 from kstore._fast.broker.partition import Partition, TopicEntry
 from kstore.broker.runtime.dir_threads import LogDirHangsError
 from kstore.broker.runtime.log_dirs.dir_calls import Wanted
-from kstore.broker.state.controller.doubts import LARGEST_EPOCH
+from kstore.broker.state.controller.doubts import LARGEST_EPOCH, epochs_by_clock
 from kstore.broker.state.metadata.image import INTERNAL_TOPICS
 from kstore.broker.state.work import ROWS_BETWEEN, Work
 from kstore.errors import ErrorCode
@@ -202,7 +202,8 @@ class Replicas:
         lacking = log.has_lost if leads else log.has_hole
         if not (doubted or lacking):
             return True
-        face = partial(_face, log, state.leader_epoch, doubted, lacking, leads)
+        by_clock = epochs_by_clock(self._node.now_ms()) if doubted else None
+        face = partial(_face, log, state.leader_epoch, by_clock, lacking, leads)
         self._fetchers().stop(place)  # nothing may be appended meanwhile
         try:
             path, what = log.log_dir.path, f"leaving out what {place} has lost"
@@ -439,12 +440,13 @@ class Replicas:
                 log.exception("the leader of %s changed, but the broker failed to react", place)
 
 
-def _face(log: Log, most: int, doubted: bool, lacking: bool, leads: bool) -> None:
+def _face(log: Log, most: int, by_clock: range | None, lacking: bool, leads: bool) -> None:
     """The part of `_face_losses` that uses the disk. A log with later leader epochs than its role
-    is not truncated: it refuses the role, and may have the most records of all replicas.
+    is not truncated: it refuses the role, and may have the most records of all replicas. With
+    ``by_clock``, its last batch is in doubt.
     """
-    if doubted:
-        log.doubt_last_batch(most)
+    if by_clock is not None:
+        log.doubt_last_batch(most, by_clock)
     if log.latest_epoch > most:
         return
     if lacking and leads:

@@ -14,17 +14,23 @@ from kstore.broker.state.controller.eligible import without_elr
 from kstore.broker.state.controller.state import ControllerState, PartitionChange
 from kstore.broker.state.metadata.image import PartitionImage
 
-__all__ = ["LARGEST_EPOCH", "START_MS", "LogEnd", "doubted", "is_doubted", "most_complete"]
+__all__ = ["FIRST_BY_CLOCK", "LARGEST_EPOCH", "MOST_BY_CLOCK", "START_MS", "LogEnd", "doubted",
+           "epochs_by_clock", "is_doubted", "most_complete"]  # fmt: skip
 
 START_MS = 1_735_689_600_000
 """1 January 2025, in Unix milliseconds. The next epoch of a doubted partition is the number of
 seconds since then. So it is above all epochs in logs of brokers that are down, and above those that
 were given out after an earlier restore, also if no log has one of these.
 """
+FIRST_BY_CLOCK = 60_000_000
+"""26 November 2026, when no version gave out such epochs yet: an earlier clock is wrong."""
 UNKNOWN_EPOCHS = 500
 """If the clock is wrong, the next epoch is this far above the known epochs instead."""
 LARGEST_EPOCH = 1 << 30
 """A larger leader epoch in a log is damage."""
+MOST_BY_CLOCK = LARGEST_EPOCH - (1 << 20)
+"""Leaves a million epochs above the largest that a clock gives, in December 2058."""
+_DAY_S = 86_400
 
 
 class LogEnd(NamedTuple):
@@ -51,6 +57,12 @@ def is_doubted(partition: PartitionImage) -> bool:
     return partition.leader == NO_LEADER and not known
 
 
+def epochs_by_clock(now_ms: int) -> range:
+    """The epochs that recovered partitions may have by now. Clocks may differ by a day."""
+    until_now = (now_ms - START_MS) // 1000
+    return range(FIRST_BY_CLOCK, min(until_now + _DAY_S, LARGEST_EPOCH) + 1)
+
+
 def doubted(
     state: ControllerState, topic: str, index: int, latest_epoch: int, now_ms: int
 ) -> PartitionChange | None:
@@ -61,9 +73,10 @@ def doubted(
     if partition is None or latest_epoch > LARGEST_EPOCH:
         return None
     known, by_clock = max(partition.leader_epoch, latest_epoch), (now_ms - START_MS) // 1000
+    is_usable = known < by_clock and FIRST_BY_CLOCK <= by_clock <= MOST_BY_CLOCK
     new = without_elr(partition)._replace(
         leader=NO_LEADER,
-        leader_epoch=by_clock if by_clock > known else known + UNKNOWN_EPOCHS,
+        leader_epoch=by_clock if is_usable else known + UNKNOWN_EPOCHS,
         isr=(),
         recovering=False,
     )

@@ -19,7 +19,9 @@ __all__ = ["doubt_last_batch", "examine"]
 
 EPOCH_BITS = 32
 RESTORED_EPOCHS = 1000
-"""An older copy of the coordination store can lack this many leader epochs of a partition."""
+"""An older copy of the coordination store can lack this many leader epochs of a partition, in
+addition to those that were begun by a clock.
+"""
 
 
 def examine(log: LocalLog, segment: LogSegment, position: int) -> CorruptLogError:
@@ -76,20 +78,21 @@ def _stretch(
     return start, next((p for p in above if is_batch_at(read, *p)), end)
 
 
-def doubt_last_batch(log: LocalLog, most: int) -> None:
+def doubt_last_batch(log: LocalLog, most: int, by_clock: range) -> None:
     """Record the last batch as damaged, and forget its leader epoch, if that is far above ``most``,
     the highest epoch that a leader has had. No checksum covers an epoch, and no batch follows that
     would contradict it when the log is opened.
 
     What one turned bit does not explain is kept as it is: several batches with such an epoch, or
-    another difference from the possible ones, and an epoch that is only a little above, as after
-    the coordination store was restored from a copy.
+    another difference from the possible ones, and what a leader may have had before the
+    coordination store was restored from a copy: an epoch that is only a little above, or one of
+    ``by_clock``.
     """
     core = log.core
     with core:
         epochs = core.epochs.as_list()
         epoch, first = epochs[-1] if epochs else (-1, -1)
-        if epoch <= most + RESTORED_EPOCHS:
+        if epoch <= most + RESTORED_EPOCHS or epoch in by_clock:
             return
         least = epochs[-2][0] if len(epochs) > 1 else 0
         if not any(least <= epoch ^ 1 << bit <= most for bit in range(EPOCH_BITS)):

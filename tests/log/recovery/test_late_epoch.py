@@ -81,6 +81,19 @@ def test_batches_that_no_turned_bit_explains_stay(tmp_path: Path, epochs: list[i
         assert values(log) == [b"value %d" % n for n in range(len(epochs))]
 
 
+def test_a_batch_with_an_epoch_of_a_recovered_partition_stays(tmp_path: Path) -> None:
+    """Its clock gave it after one restore, and the store is restored from a copy of before. One
+    turned bit would explain it, too: without bit 25, it is between the epochs 8 and ``most``.
+    """
+    by_clock, most = 60_500_000, 60_100_000
+    make(tmp_path, [8, by_clock])
+    with kstore.open_log(tmp_path) as log:
+        log.doubt_last_batch(most, range(60_000_000, by_clock + 1))
+        assert (log.damaged_parts(), log.latest_epoch) == ([], by_clock)
+        log.doubt_last_batch(most, range(60_000_000, by_clock))
+        assert log.latest_epoch == 8  # such a clock did not give it
+
+
 def test_no_batch_is_appended_in_a_lower_epoch_than_the_last_one(tmp_path: Path) -> None:
     """It would hide the last one: the log would forget its epoch, and not read it any more."""
     with kstore.open_log(tmp_path) as log:

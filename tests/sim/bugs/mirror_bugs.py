@@ -7,7 +7,7 @@ from typing import Any
 import kstore.broker.runtime.replication.replica_manager as replica_manager
 import kstore.broker.runtime.topics.topics as topics
 import kstore.clients.replicator.exact as exact
-from kstore.broker.runtime.transactions.producer_ids import ProducerIds
+from kstore.broker.runtime.transactions import producer_ids
 from kstore.record import batches
 from tests.sim.bugs.planting import Put, bug
 
@@ -34,6 +34,7 @@ def same_ids(put: Put) -> None:
     def ask_for_none(configs: Any) -> int:
         return 1 << 62 if configs.get("kstore.mirror") == "true" else 0
 
-    put(ProducerIds, "skip_to", do_nothing)
+    put(producer_ids.ProducerIds, "skip_to", do_nothing)
+    put(producer_ids, "_has_topics", lambda store: False)
     for module in (topics, replica_manager):
         put(module, "least_producer_id", ask_for_none)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from kstore.broker.runtime.controller.doubts import ControllerDoubts
-from kstore.broker.state.controller.doubts import LARGEST_EPOCH, START_MS
+from kstore.broker.state.controller.doubts import (
+    FIRST_BY_CLOCK,
+    LARGEST_EPOCH,
+    MOST_BY_CLOCK,
+    START_MS,
+    epochs_by_clock,
+)
 from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
@@ -84,15 +90,40 @@ def test_after_a_second_restore_epochs_are_above_those_after_the_first() -> None
     async def story(cluster: Cluster) -> None:
         ends = {0: (8, 50), 1: (8, 50), 2: (8, 50)}
         given = []
-        for since_start_ms in (10_000_000, 17_000_000):
-            cluster.now_ms = START_MS + since_start_ms
+        for since_start in (FIRST_BY_CLOCK + 10_000, FIRST_BY_CLOCK + 17_000):
+            cluster.now_ms = START_MS + since_start * 1000
             await restarted(cluster, ends)
             await reached(lambda: now(cluster).leader >= 0 and now(cluster).leader_epoch > 500)
             given.append(now(cluster).leader_epoch)
             await cluster.controller.delete_topic("t")
-        assert 10_000 < given[0] < 17_000 < given[1]
+        assert FIRST_BY_CLOCK + 10_000 < given[0] < FIRST_BY_CLOCK + 17_000 < given[1]
 
     run(story)
+
+
+@pytest.mark.parametrize("since_start", [-1, FIRST_BY_CLOCK - 1, MOST_BY_CLOCK + 1, 1 << 31])
+def test_a_clock_that_is_certainly_wrong_gives_no_epoch(since_start: int) -> None:
+    """A log with an epoch above the largest would refuse every later role."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.now_ms = START_MS + since_start * 1000
+        await restarted(cluster, {0: (8, 50), 1: (8, 50), 2: (8, 50)})
+        await reached(lambda: now(cluster).leader >= 0 and now(cluster).leader_epoch > 500)
+        assert now(cluster).leader_epoch < 1000
+
+    run(story)
+
+
+def test_epochs_that_a_clock_may_have_given() -> None:
+    def are_possible(*epochs: int, since_start: int) -> list[bool]:
+        found = epochs_by_clock(START_MS + since_start * 1000)
+        return [epoch in found for epoch in epochs]
+
+    now, day = FIRST_BY_CLOCK + 1_000_000, 86_400
+    asked = FIRST_BY_CLOCK - 1, FIRST_BY_CLOCK, now + day, now + day + 1
+    assert are_possible(*asked, since_start=now) == [False, True, True, False]
+    assert are_possible(*asked, since_start=-1) == [False] * 4
+    assert are_possible(LARGEST_EPOCH, LARGEST_EPOCH + 1, since_start=1 << 31) == [True, False]
 
 
 def test_the_partition_waits_for_all_of_its_replicas() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
 from kstore.broker.runtime.controller.controller import Controller
+from kstore.broker.state.controller.state import ControllerState
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewTopic
 from kstore.errors import KafkaError
@@ -205,5 +207,31 @@ def test_a_setting_is_not_forgotten_while_the_store_is_away(
                 await controller._take_configs()
         controller.brokers_changed.set()
         await reached(lambda: least_in_sync(controller) == 3)
+
+    run(story)
+
+
+def test_settings_of_many_topics_are_applied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time, the settings of all topics are copied."""
+    applied = []
+
+    def count(self: ControllerState, writes: Mapping[str, int]) -> ControllerState:
+        applied.append(set(writes))
+        return with_writes(self, writes)
+
+    with_writes = ControllerState.with_writes
+    monkeypatch.setattr(ControllerState, "with_writes", count)
+
+    async def story(cluster: Cluster) -> None:
+        controller = cluster.controller
+        names = {"a", "b", "c"}
+        for name in names:
+            await controller.create_topic(NewTopic(name, 1, 2, {}, {"min.insync.replicas": "2"}))
+        await reached(lambda: names <= controller.state.setting_writes.keys())
+        controller.state = controller.state.with_writes(dict.fromkeys(names, -1))
+        applied.clear()
+        assert set(await controller.read_configs_of(names)) == names
+        assert applied == [names]
+        assert min(controller.state.setting_writes[name] for name in names) >= 0
 
     run(story)

@@ -12,6 +12,7 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.broker.runtime.transactions.producer_ids import LEFT_OUT
+from kstore.broker.state.controller.doubts import FIRST_BY_CLOCK
 from kstore.errors import ErrorCode
 from tests.broker.runtime.replication.in_cluster import (
     ME,
@@ -96,6 +97,19 @@ async def test_a_leader_epoch_that_no_leader_can_have_is_damage(folder: Path) ->
     async with opened(folder) as broker:
         answer = await broker.replica_manager.leader_and_isr(isr(state(epoch=4)))
         assert ends(answer) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)]
+
+
+@on_a_loop
+async def test_a_last_batch_with_an_epoch_that_a_clock_gave_is_not_damage(folder: Path) -> None:
+    """One turned bit would explain it, too: without bit 25, the epoch is between the others."""
+    async with opened(folder) as broker:
+        for epoch in (8, FIRST_BY_CLOCK):
+            await broker.replica_manager.leader_and_isr(isr(state(epoch=epoch)))
+            broker.partition_writer().append(T0, build_batch([b"a"]))
+    async with opened(folder) as broker:
+        role = isr(state(epoch=FIRST_BY_CLOCK - 5000, replicas=(ME, OTHER)))
+        answer = await broker.replica_manager.leader_and_isr(role)
+        assert ends(answer) == [(ErrorCode.FENCED_LEADER_EPOCH, FIRST_BY_CLOCK, 2)]
 
 
 def ends(response: Any) -> list[tuple[int, int, int]]:

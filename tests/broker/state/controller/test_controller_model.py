@@ -44,8 +44,9 @@ class Controller(RuleBasedStateMachine):
         super().__init__()
         self.state = ControllerState(elr_level=int(self.keeps_elr))
         self.min_isr = {SAFE: 1, UNSAFE: 1}
-        self.writes = {SAFE: 1, UNSAFE: 1}
         """What leaders go by; the controller may not have heard of it yet."""
+        self.writes = {SAFE: 1, UNSAFE: 1}
+        """How often it was written."""
         self.registered: dict[int, BrokerImage] = {}
         self.epoch = 0
         self.complete: dict[tuple[str, int], set[int]] = {}
