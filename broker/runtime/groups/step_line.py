@@ -21,8 +21,9 @@ LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 SLICE_S = 0.0003
 """The slice of each turn. It is shorter than other slices: requests of groups and their responses
-have slices of the same turn, and other work waits for all of them. Slices of 1 ms took as much CPU
-time, and small records beside a rebalance came 1 ms later.
+have slices of the same turn, and other work waits for all of them. When both had 1 ms, they took as
+much CPU time, and the median of small records beside a rebalance was 1.4 ms later than with 0.3 ms
+for both, and 1.2 and 2.4 ms later than with 0.3 ms here and 0.5 ms for requests (two measurements).
 """
 DROPPED_PER_TURN = 8
 
