@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +24,7 @@ from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.producer_record import Deliveries, Interceptors, ProducerRecord
 from kstore.clients.serializers import Serializers
 from kstore.config.client.configs import ClientSettings, client_settings
-from kstore.items import Headers, Items, check_items, items_of
+from kstore.items import Headers, Items, check_items, check_number, items_of
 from kstore.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ class Producer(SendPath):
         Also raises the first error of a record that failed since the last flush, unless
         raise_errors is False. Each Delivery has its own error.
         """
+        _check_timeout(timeout)
         self._thread.run(_within(self._shell.flush(), timeout))
         error = self._shell.take_error()
         if error is not None and raise_errors:
@@ -385,6 +387,7 @@ class AIOProducer:
 
     async def flush(self, timeout: float | None = None, *, raise_errors: bool = True) -> None:
         """Like Producer.flush."""
+        _check_timeout(timeout)
         await _within(self._shell.flush(), timeout)
         error = self._shell.take_error()
         if error is not None and raise_errors:
@@ -431,6 +434,11 @@ class AIOProducer:
             if self._unclosed is not None:
                 self._unclosed.closed()
             await end(shell)
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None:
+        check_number("timeout", timeout, -math.inf, math.inf)
 
 
 async def _within(waiting: Any, timeout: float | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kstore._fast.log.log_core import LogCore
 from kstore._fast.log.log_segment import LogSegment
+from kstore.items import LARGEST, check_int
 from kstore.log import timestamps
 from kstore.log.errors import CorruptLogError
 from kstore.log.local.local_log import LocalLog
@@ -224,6 +225,9 @@ class ReadableLog:
         """
         from kstore.record import decode
 
+        for name, given in (("start", start), ("end", end)):
+            if given is not None:
+                check_int(name, given, -LARGEST, LARGEST)
         offset = self.log_start_offset if start is None else start
         if self._is_shared:
             self.refresh()

@@ -124,6 +124,23 @@ def test_values_of_another_kind_are_refused_in_a_sentence(broker: KstoreBroker) 
         consumer.commit({TopicPartition("kinds", 0): text})
 
 
+def test_a_timeout_of_flush_that_is_no_number_is_refused(broker: KstoreBroker) -> None:
+    text: Any = "5"
+    sentence = r"^timeout is the str '5': pass a number$"
+
+    async def flush() -> None:
+        async with AIOProducer(broker.bootstrap) as producer:
+            with pytest.raises(TypeError, match=sentence):
+                await producer.flush(text)
+            await producer.flush(5)
+
+    with Producer(broker.bootstrap) as producer:
+        with pytest.raises(TypeError, match=sentence):
+            producer.flush(text)
+        producer.flush(5.0)
+    asyncio.run(flush())
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "told"),
     [

@@ -143,3 +143,12 @@ def test_a_partitions_folder_is_not_opened_as_a_log_dir(tmp_path: Path) -> None:
 def test_a_path_that_names_no_folder(path: Any, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         kstore.open_log(path)
+
+
+@pytest.mark.parametrize("name", ["start", "end"])
+def test_an_offset_of_another_type(tmp_path: Path, name: str) -> None:
+    text: Any = {name: "7"}
+    with kstore.open_log(tmp_path) as log:
+        log.append(b"x")
+        with pytest.raises(TypeError, match=f"^{name} is the str '7': pass an int$"):
+            list(log.records(**text))
