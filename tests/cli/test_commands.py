@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 
 from kstore.__main__ import main
-from tests.cli.shell import Shell
+from kstore.clients import Consumer
+from tests.cli.shell import Shell, run_here
 from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = pytest.mark.slow
@@ -79,14 +80,25 @@ def test_a_line_that_is_too_large_is_named_and_those_before_it_are_sent(kstore: 
 def test_verify_order_reports_a_missing_topic_and_does_not_create_it(
     kstore: Shell, group: tuple[str, ...]
 ) -> None:
-    errors = kstore("verify-order", "mispelled", *group, code=1)
+    errors = kstore("verify-order", "mispelled", *group, code=2)
     assert b"there is no topic 'mispelled'" in errors
     assert "mispelled" not in kstore.text("topic", "list").split()
 
 
-def test_a_group_without_offsets_is_not_verified(kstore: Shell) -> None:
+def test_a_group_that_does_not_exist_is_not_verified(kstore: Shell) -> None:
     errors = kstore("group", "verify", "mispelled", code=1)
-    assert b"group 'mispelled' has no committed offsets" in errors
+    assert b"there is no group 'mispelled': `kstore group list` shows the groups" in errors
+
+
+def test_a_group_that_has_not_committed_yet_passes(kstore: Shell, broker: KstoreBroker) -> None:
+    kstore("topic", "create", "uncommitted")
+    settings = {"group.id": "new", "enable.auto.commit": False}
+    with Consumer({"bootstrap.servers": broker.bootstrap} | settings) as consumer:
+        consumer.subscribe(["uncommitted"])
+        while not consumer.assignment():
+            consumer.poll(100)
+        done = run_here("group", "verify", "new", environment=kstore.environment)
+    assert (done.code, done.errors) == (0, b"kstore: group 'new' has no committed offsets yet\n")
 
 
 def test_offsets_that_do_not_exist_are_not_said_to_be_deleted(kstore: Shell) -> None:
@@ -94,8 +106,22 @@ def test_offsets_that_do_not_exist_are_not_said_to_be_deleted(kstore: Shell) -> 
     assert b"group 'mispelled' has no committed offsets in 't'" in errors
 
 
+def test_a_topic_without_offsets_is_named_beside_one_whose_offsets_are_deleted(
+    kstore: Shell,
+) -> None:
+    for topic in ("with", "without"):
+        kstore("topic", "create", topic)
+    kstore("produce", "with", stdin=b"1\n")
+    kstore("consume", "with", "--group", "some", "-e")
+    both = ("--topic", "with", "--topic", "without")
+    errors = kstore("group", "delete-offsets", "some", *both, code=1)
+    assert b"group 'some' has no committed offsets in 'without'" in errors
+    errors = kstore("group", "delete-offsets", "some", *both, code=1)
+    assert b"group 'some' has no committed offsets in 'with' or 'without'" in errors
+
+
 def test_states_and_types_of_groups_are_checked(kstore: Shell) -> None:
-    assert kstore("group", "list", "--state", "empty", "--type", "Consumer") == b""
+    assert kstore("group", "list", "--state", "reconciling", "--type", "Consumer") == b""
     errors = kstore("group", "list", "--state", "Emty", code=2)
     assert b"--state is PreparingRebalance or" in errors
     assert b"not 'Emty'" in b" ".join(errors.split())

@@ -247,21 +247,24 @@ def delete_offsets(
         )
         return
     partitions: list[TopicPartition] = []
-    topics = [name for name, _ in parsed]
+    without = []
     for name, indexes in parsed:
         if indexes is None:
-            committed = admin.list_group_offsets(group)
-            partitions += [tp for tp in committed if tp.topic == name]
+            committed = [tp for tp in admin.list_group_offsets(group) if tp.topic == name]
+            partitions += committed
+            if not committed:
+                without.append(name)
         else:
             partitions += [TopicPartition(name, index) for index in indexes]
-    if not partitions:
-        raise SystemExit(
-            fail(f"group {group!r} has no committed offsets in {' or '.join(map(repr, topics))}")
+    if without:
+        fail(f"group {group!r} has no committed offsets in {' or '.join(map(repr, without))}")
+    if partitions:
+        out.report(
+            admin.delete_group_offsets(group, partitions, raise_errors=False),
+            lambda tp, _: (
+                {"group": group, "topic": tp.topic, "partition": tp.partition},
+                f"deleted the offset of {group} in {tp.topic}:{tp.partition}",
+            ),
         )
-    out.report(
-        admin.delete_group_offsets(group, partitions, raise_errors=False),
-        lambda tp, _: (
-            {"group": group, "topic": tp.topic, "partition": tp.partition},
-            f"deleted the offset of {group} in {tp.topic}:{tp.partition}",
-        ),
-    )
+    if without:
+        raise SystemExit(FAILED)

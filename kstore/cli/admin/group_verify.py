@@ -30,8 +30,8 @@ def register(app: typer.Typer) -> None:
 
 def verify(admin: AdminClient, out: Output, groups: Groups) -> None:
     """Compare committed offsets with the logs. The exit code is 1 if a group has processed records
-    that no longer exist, an offset could not be checked because of an error, or a group has no
-    committed offsets.
+    that no longer exist, an offset could not be checked because of an error, or a group does not
+    exist.
     """
     failed = False
     rows = []
@@ -41,12 +41,25 @@ def verify(admin: AdminClient, out: Output, groups: Groups) -> None:
         for error in found.errors.values():
             fail(f"group {group!r}: {error}")
         if not found and not found.errors:
-            fail(f"group {group!r} has no committed offsets: `kstore group list` shows the groups")
-            failed = True
+            failed = not _exists(admin, group) or failed
         failed = failed or bool(found.errors) or any(row.is_wrong for row in found.values())
     out.table(rows, COLUMNS)
     if failed:
         raise SystemExit(FAILED)
+
+
+def _exists(admin: AdminClient, group: str) -> bool:
+    """Whether a group without committed offsets exists. Says which of the two it is."""
+    from kstore.errors import GroupIdNotFoundError
+
+    problem = admin.describe_groups([group], raise_errors=False).errors.get(group)
+    if problem is None:
+        fail(f"group {group!r} has no committed offsets yet")
+    elif isinstance(problem, GroupIdNotFoundError):
+        fail(f"there is no group {group!r}: `kstore group list` shows the groups")
+    else:
+        fail(f"group {group!r}: {problem}")
+    return problem is None
 
 
 def _row(group: str, tp: TopicPartition, check: OffsetCheck) -> dict[str, Any]:

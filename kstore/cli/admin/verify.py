@@ -31,7 +31,7 @@ def verify(
     ],
 ) -> None:
     """Compare committed offsets with the logs. The exit code is 1 if a group has processed records
-    that no longer exist, an offset could not be checked because of an error, or a group has no
-    committed offsets.
+    that no longer exist, an offset could not be checked because of an error, or a group does not
+    exist.
     """
     group_verify.verify(admin, out, group)

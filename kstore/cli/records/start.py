@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstore.cli.arguments import parse_datetime_ms
-from kstore.cli.failure import USAGE_ERROR, fail
+from kstore.cli.failure import FAILED, USAGE_ERROR, fail
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -80,8 +80,16 @@ def place(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start
             consumer.seek(tp, ends[tp] if found is None else found.offset)
 
 
-def check_place(consumer: Consumer, topic: str, partitions: list[int] | None = None) -> None:
-    """End the command soon if the topic or a partition does not exist."""
+def check_place(
+    consumer: Consumer,
+    topic: str,
+    partitions: list[int] | None = None,
+    *,
+    if_no_topic: int = FAILED,
+) -> None:
+    """End the command soon if the topic or a partition does not exist. ``if_no_topic``: the exit
+    code.
+    """
     from kstore.errors import UnknownTopicOrPartitionError
 
     if topic not in consumer.topics():
@@ -89,7 +97,10 @@ def check_place(consumer: Consumer, topic: str, partitions: list[int] | None = N
             consumer.partitions_for(topic, timeout_ms=NEW_TOPIC_MS)  # new, or internal
         except UnknownTopicOrPartitionError:
             raise SystemExit(
-                fail(f"there is no topic {topic!r}: `kstore topic list` shows the topics")
+                fail(
+                    f"there is no topic {topic!r}: `kstore topic list` shows the topics",
+                    if_no_topic,
+                )
             ) from None
     count = len(consumer.partitions_for(topic))
     for number in partitions or ():

@@ -152,7 +152,7 @@ def _as_it_lies(
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
-        check_place(consumer, topic)
+        check_place(consumer, topic, if_no_topic=USAGE_ERROR)
         count = len(consumer.partitions_for(topic))
         consumer.assign([TopicPartition(topic, index) for index in range(count)])
         consumer.seek_to_beginning()
@@ -174,7 +174,7 @@ def _as_group(
     from kstore.clients import Consumer
 
     with Consumer(settings) as consumer:
-        check_place(consumer, topic)
+        check_place(consumer, topic, if_no_topic=USAGE_ERROR)
         consumer.subscribe([topic])
         see = partial(_see, checker, reads)
         _until_idle(consumer, see, lambda: False, idle_ms, progress)
