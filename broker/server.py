@@ -22,7 +22,7 @@ from kstore.broker.api import (
     RequestContext,
     resolve_handler,
 )
-from kstore.broker.api.requests.loading import IN_CLUSTER, WITH_AUTHORIZER, Loading
+from kstore.broker.api.requests.loading import FULL_DISK, IN_CLUSTER, WITH_AUTHORIZER, Loading
 from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
@@ -381,10 +381,12 @@ class Server:
         """Wait until an API's modules are loaded (RequestServer)."""
         await self.loading.wait(api_key)
 
-    def _around(self) -> tuple[str, ...]:
-        """The modules that every handler of this broker needs."""
+    def _around(self, api_key: int) -> tuple[str, ...]:
+        """The modules that this broker adds around an API's handler."""
         rights = () if self.broker.authorizer is None else WITH_AUTHORIZER
-        return rights + IN_CLUSTER if self.broker.config.clustered else rights
+        if self.broker.config.clustered:
+            return rights + IN_CLUSTER
+        return rights + FULL_DISK if _changes_store(api_key, API_TABLE[api_key]) else rights
 
     def _resolve(self, api_key: int) -> tuple[Handler, Any, int]:
         from kstore.broker.api.requests.large_requests import LargeRequests, max_elements
@@ -455,9 +457,13 @@ def connection_factory(broker: Broker, listener: str) -> Callable[[], Connection
     return lambda: Connection(broker.plane, listener)
 
 
+def _changes_store(api_key: int, row: ApiRow) -> bool:
+    return row.controller_only or row.shared_configs or api_key in CHANGING
+
+
 def _alone(api_key: int, row: ApiRow, handler: Handler) -> Handler:
     """The handler of an API on a single broker."""
-    if not (row.controller_only or row.shared_configs or api_key in CHANGING):
+    if not _changes_store(api_key, row):
         return handler
     from kstore.broker.api.requests.failed_stores import with_store_errors
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from kstore._fast.network.connection import Connection
 
-__all__ = ["IN_CLUSTER", "WITH_AUTHORIZER", "Loading", "modules"]
+__all__ = ["FULL_DISK", "IN_CLUSTER", "WITH_AUTHORIZER", "Loading", "modules"]
 
 ALWAYS = ("broker.api.requests.large_requests", "broker.api.requests.splitting")
 IN_CLUSTER = ("broker.api.controller.forwarding", "broker.api.controller.between_brokers")
+FULL_DISK = ("broker.api.requests.failed_stores",)
 WITH_AUTHORIZER = ("broker.api.security.permissions",)
 COORDINATOR = (
     "broker.runtime.coordinators.partition_writer", "broker.runtime.coordinators.topic",
@@ -101,9 +102,9 @@ class Loading:
         self,
         loop: asyncio.AbstractEventLoop,
         rows: Mapping[int, ApiRow],
-        around: Callable[[], tuple[str, ...]],
+        around: Callable[[int], tuple[str, ...]],
     ) -> None:
-        """``around``: modules below kstore that all responses of this broker need."""
+        """``around``: the modules below kstore that this broker adds around an API's handler."""
         self._loop = loop
         self._rows = rows
         self._around = around
@@ -131,7 +132,7 @@ class Loading:
         if loading is None:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(1, thread_name_prefix="kstore-imports")
-            names = modules(api_key, self._rows[api_key], self._around())
+            names = modules(api_key, self._rows[api_key], self._around(api_key))
             loading = self._loop.run_in_executor(self._threads, import_modules, names)
             self._loads[api_key] = loading
             loading.add_done_callback(lambda done: self._end(api_key, done))
