@@ -6,9 +6,7 @@ import time
 from typing import Any
 
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import (
-    AbortedTransaction,
-)
+from kstore.protocol.logs.fetch import AbortedTransaction
 from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from kstore.types import TopicPartition

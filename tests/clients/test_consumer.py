@@ -21,10 +21,7 @@ from kstore.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.logs.fetch import (
-    AbortedTransaction,
-    FetchRequest,
-)
+from kstore.protocol.logs.fetch import AbortedTransaction, FetchRequest
 from kstore.protocol.logs.list_offsets import (
     EpochEndOffset,
     ListOffsetsRequest,
@@ -33,11 +30,7 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderTopicResult,
 )
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
-from kstore.record import (
-    ControlType,
-    EndTransactionMarker,
-    control_batch,
-)
+from kstore.record import ControlType, EndTransactionMarker, control_batch
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.beside.waiting import until
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch

@@ -182,9 +182,7 @@ def test_nothing_is_committed_by_itself_when_that_is_off(place: Place) -> None:
     assert place.committed() == {}
 
 
-def test_the_automatic_commit_takes_only_what_was_there_before_the_last_poll(
-    place: Place,
-) -> None:
+def test_the_automatic_commit_takes_only_what_was_there_before_the_last_poll(place: Place) -> None:
     with place.consumer(auto_commit_interval_ms=1, max_poll_records=4) as consumer:
         while not (records := consumer.poll(20)):
             pass

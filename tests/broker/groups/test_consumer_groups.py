@@ -70,9 +70,7 @@ def test_topics_that_grow_or_go_reach_the_group(line: TopicClient) -> None:
     assert held(line.beat("a", 3)) == []
 
 
-def test_kill_9_loses_nothing_of_a_group(
-    start_broker: Callable[..., KstoreBroker],
-) -> None:
+def test_kill_9_loses_nothing_of_a_group(start_broker: Callable[..., KstoreBroker]) -> None:
     broker = start_broker(QUICK)
     line = TopicClient(broker, extended=False)
     new = {"name": "t", "num_partitions": 4, "replication_factor": 1}

@@ -121,9 +121,7 @@ def test_deltas_that_a_client_pushes_are_added_up_and_shown(told, codec):
     ]
     resource = {"resource_type": CLIENT_METRICS, "resource_name": "all", "configs": rows}
     [altered, subscription] = call(
-        broker,
-        Ask.IncrementalAlterConfigs(resources=[resource]),
-        Ask.GetTelemetrySubscriptions(),
+        broker, Ask.IncrementalAlterConfigs(resources=[resource]), Ask.GetTelemetrySubscriptions()
     )
     assert altered.responses[0].error_code == 0
     assert subscription.requested_metrics == ["*"]

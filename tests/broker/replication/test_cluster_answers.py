@@ -21,12 +21,8 @@ from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.api.transactions.admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.metadata import (
-    MetadataResponse,
-)
-from kstore.protocol.metadata.topics import (
-    DeleteTopicsResponse,
-)
+from kstore.protocol.metadata.metadata import MetadataResponse
+from kstore.protocol.metadata.topics import DeleteTopicsResponse
 from kstore.protocol.registry import (
     APIS,
     decode_request,

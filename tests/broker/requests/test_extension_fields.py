@@ -13,10 +13,7 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.classic import (
-    JoinGroupResponse,
-    NeedPositionTopic,
-)
+from kstore.protocol.groups.classic import JoinGroupResponse, NeedPositionTopic
 from kstore.protocol.registry import APIS, encode_request
 from kstore.protocol.schema import Message, field_type
 from tests.beside.waiting import until

@@ -15,9 +15,7 @@ from kstore._fast.record.builder import build_batch
 from kstore._fast.record.crc32c import checksum
 from kstore.clients import Consumer, Producer
 from kstore.errors import ErrorCode, InvalidProduceOffsetError
-from kstore.protocol.logs.produce import (
-    PartitionProduceResponse,
-)
+from kstore.protocol.logs.produce import PartitionProduceResponse
 from kstore.protocol.registry import encode_request
 from kstore.protocol.schema import Message
 from kstore.types import TopicPartition

@@ -11,9 +11,7 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.shares.offsets import (
-    DescribeShareGroupOffsetsRequestTopic,
-)
+from kstore.protocol.shares.offsets import DescribeShareGroupOffsetsRequestTopic
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask

@@ -34,9 +34,7 @@ class Ring:
 
 
 @contextmanager
-def collecting(
-    requests: Callable[[], int] = lambda: 0,
-) -> Iterator[list[int]]:
+def collecting(requests: Callable[[], int] = lambda: 0) -> Iterator[list[int]]:
     """The number of objects that each collection that freezes looks at meanwhile."""
     looked: list[int] = []
 

@@ -54,9 +54,7 @@ def broker(loop: asyncio.AbstractEventLoop) -> Any:
     return SimpleNamespace(turns=Turns(loop), throttles=None)
 
 
-def test_short_work_is_done_at_once_and_long_work_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_short_work_is_done_at_once_and_long_work_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kstore.broker.api.requests.turns.SLICE_S", 0)
 
     async def run() -> None:

@@ -268,8 +268,7 @@ def with_far(broker: KstoreBroker, test: Callable[[Far], Awaitable[None]]) -> No
 @pytest.mark.parametrize("case", CASES)
 def test_a_persister_whose_coordinator_is_another_broker(running: KstoreBroker, case: Case) -> None:
     with_far(
-        running,
-        lambda far: case(far.persister, SharePartitionKey(f"g-{uuid4()}", far.topic_id, 1)),
+        running, lambda far: case(far.persister, SharePartitionKey(f"g-{uuid4()}", far.topic_id, 1))
     )
 
 
@@ -291,9 +290,7 @@ def test_what_is_asked_at_once_goes_in_one_request_of_each_group(running: Kstore
     with_far(running, test)
 
 
-def test_a_coordinator_that_is_away_is_looked_for_and_asked_again(
-    running: KstoreBroker,
-) -> None:
+def test_a_coordinator_that_is_away_is_looked_for_and_asked_again(running: KstoreBroker) -> None:
     async def test(far: Far) -> None:
         key = SharePartitionKey(f"g-{uuid4()}", far.topic_id, 0)
         far.elsewhere.failures = [error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)]

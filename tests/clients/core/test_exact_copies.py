@@ -6,13 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstore.clients.core.exact_copies import (
-    BatchHeader,
-    ExactCopy,
-    header_of,
-    plan_exact,
-    unlike,
-)
+from kstore.clients.core.exact_copies import BatchHeader, ExactCopy, header_of, plan_exact, unlike
 from kstore.clients.core.replication import Step
 from kstore.record import ControlType, batches, build_batch
 from kstore.types import TopicPartition

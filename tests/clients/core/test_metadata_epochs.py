@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from kstore.clients.core.metadata import Broker, ClusterView
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.metadata import (
-    MetadataResponse,
-)
+from kstore.protocol.metadata.metadata import MetadataResponse
 from kstore.types import TopicPartition
 from tests.plain_messages import Answer
 

@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstore.clients.core.replication import PartitionCopy, Piece, Step, cut, plan_pieces
-from kstore.record import (
-    ControlType,
-    Record,
-    batches,
-    build_batch,
-    decode,
-    validate,
-)
+from kstore.record import ControlType, Record, batches, build_batch, decode, validate
 from kstore.types import TopicPartition
 from tests.fast.log.test_compaction import clean
 from tests.record.producer_batches import marker

@@ -230,9 +230,7 @@ def test_bootstrap_servers_may_be_resolved_to_their_canonical_names(fake: FakeBr
     run(main())
 
 
-def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(
-    fake: FakeBroker,
-) -> None:
+def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(fake: FakeBroker) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Refuses ApiVersions above 0, as brokers before 2.4 do; then offers nothing else."""
         for _ in range(2):

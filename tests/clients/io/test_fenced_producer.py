@@ -11,15 +11,9 @@ import pytest
 
 from kstore.clients import Producer
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.produce import (
-    ProduceRequest,
-)
-from kstore.protocol.metadata.api_versions import (
-    ApiVersionsRequest,
-)
-from kstore.protocol.metadata.metadata import (
-    MetadataRequest,
-)
+from kstore.protocol.logs.produce import ProduceRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import Message
 from tests.beside.waiting import until

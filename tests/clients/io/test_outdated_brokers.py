@@ -14,18 +14,9 @@ import pytest
 
 from kstore.clients import AdminClient, Consumer
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kstore.protocol.groups.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-)
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kstore.protocol.groups.offsets import OffsetFetchRequest, OffsetFetchResponse
+from kstore.protocol.logs.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kstore.protocol.logs.fetch import FetchRequest
 from kstore.protocol.logs.list_offsets import (
     ListOffsetsRequest,
@@ -33,9 +24,7 @@ from kstore.protocol.logs.list_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kstore.protocol.metadata.metadata import (
-    MetadataRequest,
-)
+from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.types import OffsetAndMetadata
 from tests.clients.metadata_answers import metadata
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch

@@ -13,11 +13,7 @@ import pytest
 
 from kstore.clients import Consumer
 from kstore.clients.io import placement
-from kstore.errors import (
-    ErrorCode,
-    GroupAuthorizationFailedError,
-    TopicAuthorizationFailedError,
-)
+from kstore.errors import ErrorCode, GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.groups.offsets import OffsetFetchRequest
 from kstore.protocol.logs.fetch import FetchRequest

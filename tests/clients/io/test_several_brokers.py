@@ -9,16 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kstore.errors import (
-    ErrorCode,
-    KafkaError,
-    NetworkError,
-    RequestTimedOutError,
-)
-from kstore.protocol.metadata.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-)
+from kstore.errors import ErrorCode, KafkaError, NetworkError, RequestTimedOutError
+from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from tests.clients.io.quick_client import LONG_S, client, run
 from tests.clients.metadata_answers import metadata
 from tests.reference.fake_broker import SILENCE, FakeBroker
@@ -42,9 +34,7 @@ def brokers() -> Iterator[list[FakeBroker]]:
         yield made
 
 
-def test_outdated_metadata_is_not_taken_and_another_broker_asked(
-    brokers: list[FakeBroker],
-) -> None:
+def test_outdated_metadata_is_not_taken_and_another_broker_asked(brokers: list[FakeBroker]) -> None:
     async def main() -> None:
         cluster = client(brokers[0].address)
         await cluster.refresh(["t"])

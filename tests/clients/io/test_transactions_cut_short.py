@@ -83,9 +83,7 @@ def begun(broker: FakeBroker, **settings: Any) -> Producer:
     return producer
 
 
-def test_a_transaction_whose_record_ran_out_of_time_can_only_be_aborted(
-    broker: FakeBroker,
-) -> None:
+def test_a_transaction_whose_record_ran_out_of_time_can_only_be_aborted(broker: FakeBroker) -> None:
     Coordinator(broker)
     broker.handlers[ProduceRequest] = lambda _: SILENCE
     with begun(broker, delivery_timeout_ms=300, request_timeout_ms=100) as producer:

@@ -65,8 +65,7 @@ def test_requests_of_any_size_follow_one_another(plane: Plane, version: int) -> 
 
 
 NAMED_TOPICS = st.lists(
-    st.tuples(st.sampled_from(["t", "u", "v"]), st.lists(st.integers(0, 3), max_size=4)),
-    max_size=5,
+    st.tuples(st.sampled_from(["t", "u", "v"]), st.lists(st.integers(0, 3), max_size=4)), max_size=5
 )
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import (
-    PartitionData,
-)
+from kstore.protocol.logs.fetch import PartitionData
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 from tests.fast.broker.test_fetch_path import append
 from tests.record_requests import fetch_request, only

@@ -10,13 +10,7 @@ from uuid import UUID
 import pytest
 
 from kstore._fast.record.builder import build_batch
-from kstore.acls import (
-    CLUSTER_NAME,
-    Acl,
-    AclOperation,
-    AclPermission,
-    AclResourceType,
-)
+from kstore.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType
 from kstore.broker.state.security.authorizer import Authorizer
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from kstore._fast.log.compaction import BatchCleaner
 from kstore._fast.log.key_index import index_batches
 from kstore._fast.log.offset_map import OffsetMap
-from kstore.record import (
-    ControlType,
-    InvalidBatchError,
-    batches,
-    build_batch,
-    decode,
-)
+from kstore.record import ControlType, InvalidBatchError, batches, build_batch, decode
 from tests.record.producer_batches import marker, produced
 
 CRC = mkPredefinedCrcFun("crc-32c")

@@ -203,10 +203,7 @@ def test_a_log_that_was_cut_off_gives_its_offsets_anew(tmp_path: Path) -> None:
     offer(leases, list(range(10)), 10)
     leases.take_new(10, LEASE_MS)
     leases.cut_at(4)
-    assert leases.take_new(10, LEASE_MS) == (
-        0,
-        0,
-    )  # what it had read is no longer in the log
+    assert leases.take_new(10, LEASE_MS) == (0, 0)  # what it had read is no longer in the log
     assert (leases.next_offset, leases.counts()[0]) == (4, 4)
     offer(leases, list(range(10)), 10)
     assert leases.take_new(10, LEASE_MS) == (0, 6)

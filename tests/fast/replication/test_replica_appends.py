@@ -7,14 +7,7 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from tests.fast.broker.test_produce_appends import Threads
-from tests.fast.replication.test_replica_fetcher import (
-    IDS,
-    Leader,
-    leader,
-    named,
-    part,
-    records,
-)
+from tests.fast.replication.test_replica_fetcher import IDS, Leader, leader, named, part, records
 
 __all__ = ["leader"]
 

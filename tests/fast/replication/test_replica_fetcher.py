@@ -293,8 +293,7 @@ def test_the_answer_to_an_earlier_follower_of_the_place_is_not_taken(leader: Lea
 
 
 @pytest.mark.parametrize(
-    "error",
-    [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH],
+    "error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
 def test_a_session_that_is_lost_is_begun_anew(leader: Leader, error: int) -> None:
     leader.follow("t", 0)

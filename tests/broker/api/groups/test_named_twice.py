@@ -10,9 +10,7 @@ from uuid import UUID
 from kstore.broker.api.groups.offsets import handle_offset_commit
 from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.errors import ErrorCode, error_for
-from kstore.protocol.groups.offsets import (
-    OffsetCommitResponse,
-)
+from kstore.protocol.groups.offsets import OffsetCommitResponse
 from tests.plain_messages import Ask
 
 ABSENT, REFUSED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_GROUP_ID
@@ -41,10 +39,7 @@ def rows_of(response: Any) -> list[tuple[int, int]]:
 
 def test_a_commit_answers_for_each_partition_of_each_entry() -> None:
     topics = [
-        {
-            "name": "t",
-            "partitions": [{"partition_index": index} for index in indexes],
-        }
+        {"name": "t", "partitions": [{"partition_index": index} for index in indexes]}
         for indexes in ENTRIES
     ]
     ctx: Any = SimpleNamespace(api_version=8)
@@ -56,10 +51,7 @@ def test_a_commit_answers_for_each_partition_of_each_entry() -> None:
 
 def test_a_commit_in_a_transaction_answers_for_each_partition_of_each_entry() -> None:
     topics = [
-        {
-            "name": "t",
-            "partitions": [{"partition_index": index} for index in indexes],
-        }
+        {"name": "t", "partitions": [{"partition_index": index} for index in indexes]}
         for indexes in ENTRIES
     ]
     ctx: Any = SimpleNamespace(api_version=4)

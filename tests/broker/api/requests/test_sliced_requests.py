@@ -22,10 +22,7 @@ from kstore.protocol.metadata.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsResponse,
-)
+from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsResponse
 from kstore.protocol.registry import decode_response, encode_request
 from kstore.protocol.schema import Message
 from kstore.protocol.security.acls import (

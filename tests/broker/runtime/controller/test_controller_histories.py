@@ -13,12 +13,7 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.coordination.store import (
-    Op,
-    Store,
-    StoreClosedError,
-    StoreUnavailableError,
-)
+from kstore.broker.coordination.store import Op, Store, StoreClosedError, StoreUnavailableError
 from kstore.broker.runtime.controller import channels as controller_channels
 from kstore.broker.runtime.controller.store import ControllerStore
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError

@@ -92,9 +92,7 @@ class Host:
             code = ErrorCode.NONE if end is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
             rows.append(
                 EpochEndOffset(
-                    partition=row.partition,
-                    error_code=code,
-                    end_offset=-1 if end is None else end,
+                    partition=row.partition, error_code=code, end_offset=-1 if end is None else end
                 )
             )
         topic = OffsetForLeaderTopicResult(topic=request.topics[0].topic, partitions=rows)

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
 from tests.beside.waiting import reached, turns
-from tests.broker.runtime.coordinators.cluster_host import (
-    ASKED,
-    GROUPS,
-    HERE,
-    THERE,
-    Host,
-    run,
-)
+from tests.broker.runtime.coordinators.cluster_host import ASKED, GROUPS, HERE, THERE, Host, run
 from tests.broker.runtime.groups.group_requests import commit, committed, join
 
 

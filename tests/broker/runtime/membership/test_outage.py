@@ -129,9 +129,7 @@ def test_it_gives_up_when_its_session_is_in_doubt_and_another_sees_the_store(
     run(story, monkeypatch)
 
 
-def test_a_promise_holds_after_the_store_is_back_for_others(
-    monkeypatch: Patch,
-) -> None:
+def test_a_promise_holds_after_the_store_is_back_for_others(monkeypatch: Patch) -> None:
     """This broker reconnects a moment later than the others: it need not start over."""
 
     async def story(place: Place) -> None:

@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from kstore.acls import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kstore.acls import Acl, AclFilter, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import BadPathError, Store, StoreError
 from kstore.broker.runtime.security.acl_store import AclStore, open_authorizer

@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from kstore.acls import (
-    Acl,
-    AclOperation,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
-)
+from kstore.acls import Acl, AclOperation, AclPatternType, AclPermission, AclResourceType
 from kstore.broker.runtime.security import audit_log
 from kstore.broker.runtime.security.audit_log import MAX_KINDS, MAX_KINDS_OF_ONE, AuditLog
 from kstore.broker.state.security.authorizer import Authorizer

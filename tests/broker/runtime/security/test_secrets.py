@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from kstore.protocol.security.scram import (
-    AlterUserScramCredentialsResponse,
-)
+from kstore.protocol.security.scram import AlterUserScramCredentialsResponse
 from tests.broker.harness.wire import Wire
 from tests.broker.runtime.security.sasl_harness import RawClient
 from tests.conformance.broker_process import free_port

@@ -7,12 +7,7 @@ from typing import Any
 
 from kstore.net.sasl_client import SaslClient, make_client
 from kstore.protocol.schema import Message
-from tests.broker.runtime.security.sasl_harness import (
-    PASSWORD,
-    SCRAM_MODULE,
-    RawClient,
-    users_of,
-)
+from tests.broker.runtime.security.sasl_harness import PASSWORD, SCRAM_MODULE, RawClient, users_of
 from tests.plain_messages import Ask
 
 SECRET = "the-key-of-all-tokens"

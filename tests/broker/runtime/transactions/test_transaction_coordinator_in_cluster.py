@@ -102,11 +102,7 @@ def test_a_late_marker_does_not_end_the_next_transaction(tmp_path: Path) -> None
         await reached(lambda: state_of(coordinator) == COMPLETE_COMMIT)
         host.lead(DATA)
         batch = build_batch(
-            [(None, b"next")],
-            producer_id=7,
-            producer_epoch=1,
-            base_sequence=0,
-            transactional=True,
+            [(None, b"next")], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True
         )
         host.places[DATA].append_batches(batch)
         markers = Markers(host, host, host.writer, lambda *ended: None)

@@ -9,13 +9,7 @@ from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from kstore.broker.state.transactions.coordinator_shard import TransactionSettings, TransactionShard
 from kstore.broker.state.transactions.state import (

@@ -47,10 +47,7 @@ class TestKafkasResults:
 
     def test_range_goes_topic_by_topic(self) -> None:
         found = assign("range", {"a": 3, "b": 3}, BOTH)
-        assert found == {
-            "m0": places("a0", "a1", "b0", "b1"),
-            "m1": places("a2", "b2"),
-        }
+        assert found == {"m0": places("a0", "a1", "b0", "b1"), "m1": places("a2", "b2")}
 
     def test_roundrobin_goes_over_all_partitions(self) -> None:
         found = assign("roundrobin", {"a": 3, "b": 3}, BOTH)

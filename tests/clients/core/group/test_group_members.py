@@ -345,8 +345,7 @@ FOUND = (("consumer", 1074), ("consumer", 1079))
 
 @pytest.mark.quick_one_in(6)
 @pytest.mark.parametrize(
-    ("protocol", "seed"),
-    [*itertools.product(sorted(STRATEGIES), range(12)), *FOUND],
+    ("protocol", "seed"), [*itertools.product(sorted(STRATEGIES), range(12)), *FOUND]
 )
 def test_history(protocol: str, seed: int) -> None:
     History(seed, STRATEGIES[protocol]).play(250)

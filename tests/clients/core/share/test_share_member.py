@@ -6,9 +6,7 @@ import uuid
 
 from kstore.clients.core.share.member import ShareMember, ShareState
 from kstore.errors import ErrorCode, GroupMaxSizeReachedError, NotCoordinatorError
-from kstore.protocol.shares.heartbeat import (
-    ShareGroupHeartbeatResponse,
-)
+from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatResponse
 from tests.plain_messages import Answer
 
 TOPIC = uuid.UUID(int=5)

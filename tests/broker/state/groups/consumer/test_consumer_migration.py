@@ -13,15 +13,8 @@ from kstore.broker.state.groups.classic.group import PREPARING_REBALANCE, Classi
 from kstore.broker.state.groups.classic.group import STABLE as CLASSIC_STABLE
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.consumer_protocol import (
-    ConsumerProtocolAssignment,
-)
-from tests.reference.consumer_driver import (
-    ConsumerDriver,
-    assignment,
-    owned_of,
-    subscription,
-)
+from kstore.protocol.groups.consumer_protocol import ConsumerProtocolAssignment
+from tests.reference.consumer_driver import ConsumerDriver, assignment, owned_of, subscription
 
 
 def assigned(data: bytes) -> list[int]:

@@ -347,11 +347,7 @@ def test_a_group_is_deleted_after_its_states_and_only_without_members() -> None:
     driver.tell(ShareStatesDeleting("g"))
     assert driver.group.states.deleting.keys() == driver.group.deletions
     assert driver.send(delete).results[0].error_code == 0
-    assert names(driver) == [
-        "TargetAssignmentMetadata -",
-        "StatePartitionMetadata -",
-        "Metadata -",
-    ]
+    assert names(driver) == ["TargetAssignmentMetadata -", "StatePartitionMetadata -", "Metadata -"]
     assert driver.shard.groups == {}
     driver.restart()
     assert driver.shard.groups == {}

@@ -79,9 +79,7 @@ def test_nobody_to_assign_to_is_no_error() -> None:
 
 
 subtopologies = st.dictionaries(
-    st.sampled_from("0123"),
-    st.builds(Sub, st.integers(1, 7), st.booleans()),
-    min_size=1,
+    st.sampled_from("0123"), st.builds(Sub, st.integers(1, 7), st.booleans()), min_size=1
 )
 processes = st.dictionaries(
     st.sampled_from([f"m{i}" for i in range(7)]), st.sampled_from("pqrs"), min_size=1

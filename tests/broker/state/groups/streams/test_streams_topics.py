@@ -80,9 +80,7 @@ def test_a_size_goes_through_a_chain_of_repartition_topics() -> None:
     configured = configure(
         subtopology("2", repartition_source_topics=[topic_info("second")]),
         subtopology(
-            "1",
-            repartition_source_topics=[topic_info("first")],
-            repartition_sink_topics=["second"],
+            "1", repartition_source_topics=[topic_info("first")], repartition_sink_topics=["second"]
         ),
         subtopology("0", "lines", "others", repartition_sink_topics=["first"]),
         lines=2,
@@ -115,10 +113,7 @@ def test_a_copartitioned_repartition_topic_takes_the_size_of_the_source() -> Non
     configured = configure(
         subtopology("0", "small", repartition_sink_topics=["words"]),
         subtopology(
-            "1",
-            "large",
-            repartition_source_topics=[topic_info("words")],
-            copartition_groups=group,
+            "1", "large", repartition_source_topics=[topic_info("words")], copartition_groups=group
         ),
         small=2,
         large=6,
@@ -137,9 +132,7 @@ def test_a_copartitioned_repartition_topic_takes_the_size_of_the_source() -> Non
         (
             [
                 subtopology(
-                    "0",
-                    repartition_source_topics=[topic_info("r")],
-                    repartition_sink_topics=["r"],
+                    "0", repartition_source_topics=[topic_info("r")], repartition_sink_topics=["r"]
                 )
             ],
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
