@@ -132,7 +132,6 @@ class Watched:
         self.calls: Counter[Call] = Counter()
 
     def watch(self) -> None:
-        """Note calls from now on."""
         self.record.touch()
 
     def rest(self) -> None:

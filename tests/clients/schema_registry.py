@@ -27,14 +27,12 @@ class SchemaRegistry(HttpAnswers):
         self.subjects: dict[str, list[int]] = {}
 
     def answer(self, asked: Asked) -> Reply:
-        """In JSON."""
         path = asked.path.split("?")[0].strip("/").split("/")
         status, found = self.find(asked.method, path, json.loads(asked.body or b"{}"))
         kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         return Reply(status, json.dumps(found).encode(), kind)
 
     def find(self, method: str, path: list[str], body: dict[str, Any]) -> tuple[int, Any]:
-        """Status and answer."""
         match method, path:
             case "GET", ["schemas", "ids", number] if int(number) <= len(self.schemas):
                 return 200, self.schemas[int(number) - 1]

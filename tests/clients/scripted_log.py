@@ -52,7 +52,6 @@ class Log:
         return Answer.Fetch(responses=[{"topic": "t", "partitions": [row]}])
 
     def list_offsets(self, request: Message) -> Message:
-        """Start and end."""
         (topic,) = request.topics
         (row,) = topic.partitions
         offset = {-1: self.end, -2: self.start}[row.timestamp]
@@ -61,7 +60,6 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset after the last."""
         return last_offset(self.batches[-1]) + 1 if self.batches else self.start
 
 

@@ -59,17 +59,14 @@ class Place:
                     producer.send(name, b"%d" % number, partition=index)
 
     def tps(self, *indexes: int) -> set[TopicPartition]:
-        """Partitions of the topic."""
         return {TopicPartition(self.topic, index) for index in indexes}
 
     def consumer(self, listener: Any = None, **settings: Any) -> Consumer:
-        """A consumer that is subscribed."""
         consumer = Consumer(self.bootstrap, group_id=self.group_id, **(self.settings | settings))
         consumer.subscribe([self.topic], listener)
         return consumer
 
     def committed(self) -> dict[int, int]:
-        """What the group has committed."""
         settings = {"enable_auto_commit": False} | QUICK
         with Consumer(self.bootstrap, group_id=self.group_id, **settings) as outsider:
             rows = outsider.committed(self.tps(0, 1))

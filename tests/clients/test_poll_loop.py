@@ -38,8 +38,6 @@ class Faces:
         return made
 
     def call(self, method: Any, *arguments: Any, **options: Any) -> Any:
-        """The method's result."""
-
         async def call() -> Any:
             found = method(*arguments, **options)
             return await found if inspect.isawaitable(found) else found

@@ -71,7 +71,6 @@ class Story:
         return led
 
     def epoch(self) -> int:
-        """The current leader epoch."""
         return self.cluster.topic("t").partitions[0].leader_epoch
 
     def restart_with_older_store(self, first: int = NODES[0]) -> None:

@@ -52,7 +52,6 @@ class Line(Wire):
             time.sleep(0.05)
 
     def described(self) -> Any:
-        """The group."""
         return self.call(Ask.ShareGroupDescribe(group_ids=[self.group])).groups[0]
 
     def offsets(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -67,7 +66,6 @@ class Line(Wire):
         }
 
     def alter(self, topic: str, offsets: dict[int, int]) -> Any:
-        """Set start offsets."""
         rows = [
             {"partition_index": index, "start_offset": offset} for index, offset in offsets.items()
         ]
@@ -75,12 +73,10 @@ class Line(Wire):
         return self.call(Ask.AlterShareGroupOffsets(group_id=self.group, topics=topics))
 
     def delete_offsets(self, topic: str) -> Any:
-        """Forget a topic."""
         topics = [{"topic_name": topic}]
         return self.call(Ask.DeleteShareGroupOffsets(group_id=self.group, topics=topics))
 
     def delete(self) -> int:
-        """Delete the group; the error."""
         told = self.call(Ask.DeleteGroups(groups_names=[self.group])).results[0]
         return told.error_code
 

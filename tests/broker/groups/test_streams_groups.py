@@ -32,7 +32,6 @@ class Line(Wire):
     """A connection that a StreamsClient can send on."""
 
     def send(self, request: Message) -> Any:
-        """The answer."""
         return self.call(request)
 
 

@@ -51,7 +51,6 @@ class ManualLoop:
             callback(*args)
 
     def fire_timers(self) -> None:
-        """Run every timer that was not cancelled."""
         timers, self.timers = self.timers, []
         self.now_ms = max([self.now_ms, *(timer.due_ms for timer in timers if not timer.cancelled)])
         for timer in timers:
@@ -60,8 +59,6 @@ class ManualLoop:
 
 
 class Timer:
-    """The result of call_later."""
-
     def __init__(self, delay_s: float, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.delay_s, self.callback, self.args = delay_s, callback, args
         self.cancelled = False
@@ -186,17 +183,14 @@ class Plane:
         return entry
 
     def partition(self, index: int = 0, topic: str = "t") -> Partition:
-        """One of the partitions."""
         found = self.table.partition(topic.encode(), index)
         assert found is not None, TopicPartition(topic, index)
         return found
 
     def client(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> Client:
-        """A new connection."""
         return Client(self, host, listener)
 
     def close(self) -> None:
-        """Close the logs."""
         self.dir.close()
 
 
@@ -212,7 +206,6 @@ class Client:
         self.client_id = "me"
 
     def feed(self, data: bytes, piece: int = 1 << 30) -> None:
-        """Receive bytes, in pieces of at most this size."""
         feed(self.connection, data, piece)
 
     def frame(self, api_key: int, version: int, request: Message) -> bytes:

@@ -87,12 +87,10 @@ class Wire:
         return self.configure(32, group_id, **configs).error_code
 
     def configs(self, kind: int, name: str, key: str) -> list[Any]:
-        """The description of one of a resource's configs."""
         row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
         return self.call(Ask.DescribeConfigs(resources=[row])).results[0].configs
 
     def close(self) -> None:
-        """Close the connection."""
         self.sock.close()
 
     def __enter__(self) -> Self:

@@ -70,7 +70,6 @@ def served(tmp_path: Path) -> Iterator[tuple[KstoreBroker, Callable[[], int]]]:
 
 
 def assert_all_served(client: TopicClient, count: int) -> None:
-    """Every offset, by one connection."""
     for offset in range(count):
         answer = client.fetch_at("t", offset, max_bytes=1)
         assert answer.error_code == 0

@@ -44,7 +44,6 @@ class Client(Wire):
         return int(answer.responses[0].error_code)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
-        """The value of a setting and its source."""
         [config] = self.configs(kind, name, key)
         return config.value, config.config_source
 

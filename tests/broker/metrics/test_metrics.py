@@ -38,13 +38,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KstoreBroke
 
 
 def number_of(url: str, name: str) -> float:
-    """A metric's value."""
     rows = [row.rpartition(" ") for row in read(url).splitlines()]
     return float(next((value for found, _, value in rows if found == name), 0))
 
 
 def of_client(url: str, instance: UUID) -> list[str]:
-    """What a client has pushed."""
     rows = [row for row in read(url).splitlines() if row.startswith("kafka_client_")]
     return [row for row in rows if f'client_instance_id="{instance}"' in row]
 
@@ -56,7 +54,6 @@ def read(url: str) -> str:
 
 
 def call(broker: KstoreBroker, *requests):
-    """The answers to requests on one connection."""
     with Wire(broker, "app-1") as line:
         return [line.call(request) for request in requests]
 

@@ -36,7 +36,6 @@ def read(broker: Broker, accept: str = "") -> tuple[str, str]:
 
 
 def samples(families: Any) -> Samples:
-    """By name and labels."""
     return {
         (each.name, tuple(sorted(each.labels.items()))): each.value
         for family in families for each in family.samples

@@ -45,7 +45,6 @@ class Peer:
         self._writer.write(encode_request(request, version, self._number, "me"))
 
     async def answer(self) -> Any:
-        """The next answer."""
         size = int.from_bytes(await self._reader.readexactly(4), "big")
         data = await self._reader.readexactly(size)
         api_key, version = self._sent.pop(0)

@@ -118,7 +118,6 @@ def exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def is_served(running: KstoreBroker) -> None:
-    """Another client gets its answer."""
     with connect(running) as sock:
         sock.sendall(GOOD)
         assert len(exactly(sock, 8)) == 8

@@ -61,7 +61,6 @@ def outcome(result: CopyBatchesPartitionResult) -> tuple[int, int, int, int]:
 
 
 def records(topic: Topic) -> list[tuple[int, bytes | None]]:
-    """What partition 0 has."""
     return [(record.offset, record.value) for record in decode(fetched(topic))]
 
 

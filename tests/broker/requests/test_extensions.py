@@ -46,7 +46,6 @@ class Topic:
     def produce(
         self, records: bytes | None, version: int = NEWEST, **fields: Any
     ) -> PartitionProduceResponse:
-        """Produce to one partition and give its answer."""
         request = self.request(records, version, **fields)
         return only(self.wire.call(request, version))
 

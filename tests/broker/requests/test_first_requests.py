@@ -43,8 +43,6 @@ class TellingBroker(KstoreBroker):
 
 
 class TellingCluster(KstoreCluster):
-    """Of such brokers."""
-
     def add(self, node_id: int, overrides: Mapping[str, str] | None = None) -> TellingBroker:
         made = super().add(node_id, overrides)
         broker = TellingBroker(made.folder, overrides=made.overrides)

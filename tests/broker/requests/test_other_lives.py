@@ -85,7 +85,6 @@ class Lives:
         return int(answer.responses[0].partitions[0].error_code)
 
     def shared_from(self) -> list[int]:
-        """The start of the share group."""
         topic = DescribeShareGroupOffsetsRequestTopic(topic_name=self.name, partitions=[0])
         group = {"group_id": f"share-{self.group}", "topics": [topic]}
         [found] = self.client.call(Ask.DescribeShareGroupOffsets(groups=[group])).groups

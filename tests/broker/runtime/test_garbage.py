@@ -27,8 +27,6 @@ MOST = garbage.THRESHOLDS[0] * (garbage.THRESHOLDS[1] + 3)
 
 
 class Ring:
-    """Refers to itself."""
-
     def __init__(self) -> None:
         self.ring = self
 

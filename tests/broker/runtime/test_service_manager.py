@@ -34,7 +34,6 @@ class Socket:
         self._socket.settimeout(60)
 
     def next(self) -> dict[str, str]:
-        """The next notification."""
         lines = self._socket.recv(4096).decode().splitlines()
         return dict(line.split("=", 1) for line in lines)
 

@@ -61,7 +61,6 @@ class Wire:
         return decode_response(answer, api.response, api.max_version)[1]
 
     def close(self) -> None:
-        """End the connection."""
         if self._streams is not None:
             self._streams[1].close()
 

@@ -24,8 +24,6 @@ PLACE = TopicPartition("__share_group_state", 0)
 
 
 class FakeLog:
-    """Remembers its calls."""
-
     log_start_offset = 0
     log_dir = SimpleNamespace(path="dir")
 
@@ -62,8 +60,6 @@ class FakeWriter:
 
 
 class FakeDirs:
-    """The threads of log dirs."""
-
     async def run(self, path: str, what: str, call: Any) -> None:
         call()
 

@@ -47,7 +47,6 @@ class Clients:
         return answer_of(ask, lambda row: row.error_code not in MOVING, f"{name} {key}")
 
     def close(self) -> None:
-        """End them."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()

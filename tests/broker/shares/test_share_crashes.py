@@ -49,7 +49,6 @@ class Member(Worker):
         """What may be accepted: the answer can be lost with a broker."""
 
     def work(self) -> None:
-        """Runs until it is stopped."""
         with ShareConsumer(
             self.addresses, self.topic, group_id=self.group, share_acknowledgement_mode="explicit"
         ) as consumer:

@@ -30,8 +30,6 @@ PREFIX = "kafka_server_share"
 
 
 class Group:
-    """A group and its topic."""
-
     def __init__(self, running: KstoreBroker, **settings: object) -> None:
         self.broker = running
         self.id = f"g-{uuid.uuid4()}"
@@ -43,7 +41,6 @@ class Group:
         self.first.join(self.topic)
 
     def member(self) -> ShareMember:
-        """Another one."""
         return ShareMember(self.broker.bootstrap, self.id, self.topic_id)
 
     def produce(self, *batches: int) -> None:

@@ -62,27 +62,22 @@ class FakeCluster:
         self.doubted = 0
 
     def doubt(self) -> None:
-        """Count it."""
         self.doubted += 1
 
     def elsewhere(self) -> None:
         """One of its brokers is as good as another."""
 
     async def refresh(self, topics: Iterable[str] | None) -> None:
-        """Count it."""
         self.refreshed.append(None if topics is None else sorted(topics))
 
     async def coordinator(self, kind: int, key: str) -> int:
-        """From the table."""
         assert kind == GROUP
         return self.coordinators[key]
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Count it."""
         self.forgotten.append(key)
 
     async def retrying(self, action: Callable[[], Awaitable[T]], timeout_ms: float) -> T:
-        """Try ROUNDS times."""
         last: KafkaError | None = None
         for _ in range(ROUNDS):
             try:

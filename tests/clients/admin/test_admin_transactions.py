@@ -39,14 +39,12 @@ class FakeAdmin(TransactionsAdmin):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, raise_errors: bool = True
     ) -> Results[TopicPartition, list[ProducerState]]:
-        """The same for each partition."""
         return Results(dict.fromkeys(partitions, self.producers))
 
     async def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (),
         min_duration_ms: int = -1, id_pattern: str | None = None,
     ) -> list[TransactionListing]:  # fmt: skip
-        """Those of the producer ids."""
         return [
             TransactionListing(each.transactional_id, each.producer_id, each.state)
             for producer_id, each in self.transactions.items()
@@ -56,7 +54,6 @@ class FakeAdmin(TransactionsAdmin):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, raise_errors: bool = True
     ) -> Results[str, TransactionDescription]:
-        """From the table."""
         by_id = {each.transactional_id: each for each in self.transactions.values()}
         found = {each: by_id[each] for each in transactional_ids if each not in self.errors}
         return Results(found, self.errors)
@@ -70,7 +67,6 @@ def producer(producer_id: int, last_ms: int = 0, start: int = 5) -> ProducerStat
 def transaction(
     producer_id: int, state: str, partitions: tuple[TopicPartition, ...] = (TP,)
 ) -> TransactionDescription:
-    """What its coordinator says."""
     return TransactionDescription(f"t{producer_id}", state, producer_id, 0, 1, 0, partitions, 1)
 
 

@@ -80,7 +80,6 @@ ANSWERS = st.lists(st.tuples(st.integers(0, 12), ASKED), min_size=1, max_size=12
 
 
 def history(events: list[tuple[str, str]]) -> list[State]:
-    """All states, in order."""
     states = [State()]
     for event, topic in events:
         states.append(after(states[-1], event, topic))

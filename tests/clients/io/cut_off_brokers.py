@@ -169,23 +169,19 @@ class Brokers:
         self.script(api, lambda request, version: failed(request, version, code, ""))
 
     def script(self, api: str, script: Script) -> None:
-        """What it answers."""
         self.brokers[OUTDATED].script[api] = script
 
     @property
     def bootstrap(self) -> str:
-        """The first broker's address."""
         return self.brokers[OUTDATED].address
 
     def times(self, number: int, api: str) -> int:
-        """The number of requests that arrived."""
         with self.lock:
             return self.asked[number, api]
 
 
 @contextlib.contextmanager
 def cut_off_brokers() -> Iterator[Brokers]:
-    """The three, running."""
     cluster = Brokers()
     with contextlib.ExitStack() as stack:
         for number in range(3):

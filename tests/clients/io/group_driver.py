@@ -60,7 +60,6 @@ class Poller:
         await self.close()
 
     async def close(self) -> None:
-        """Leave and end."""
         if self._task.done():
             return
         self._safe.set()
@@ -76,18 +75,15 @@ class Poller:
         await self.cluster.close()
 
     async def subscribe(self, *topics: str) -> None:
-        """Subscribe, with metadata."""
         self.cluster.watch_topics(topics)
         await self.cluster.refresh(topics)
         self.subscription.subscribe(topics)
 
     async def subscribe_pattern(self, pattern: str) -> None:
-        """Subscribe by a pattern of the coordinator's."""
         self.subscription.subscribe_pattern(SubscriptionPattern(pattern))
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that may be read."""
         rows = self.subscription.partitions.values()
         return frozenset(row.tp for row in rows if row.reading and not row.revoking)
 

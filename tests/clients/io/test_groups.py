@@ -56,15 +56,12 @@ class Stage:
         self.topic, self.group_id = f"t{number}", f"g{number}"
 
     def tp(self, index: int) -> TopicPartition:
-        """A partition of the topic."""
         return TopicPartition(self.topic, index)
 
     def member(self, **settings: object) -> Poller:
-        """Another member."""
         return Poller(self.bootstrap, self.group_id, **(self.settings | settings))
 
     async def make_topic(self, partitions: int) -> None:
-        """Make the topic."""
         from kstore.clients import NewTopic
 
         await self.admin.create_topics([NewTopic(self.topic, partitions)])

@@ -89,7 +89,6 @@ def brokers(silent: Silent) -> Iterator[tuple[FakeBroker, FakeBroker]]:
 
 
 def consumer(brokers: tuple[FakeBroker, FakeBroker]) -> Consumer:
-    """A consumer of both brokers."""
     options: dict[str, Any] = {"auto_offset_reset": "earliest", **FAST}
     return Consumer([broker.address for broker in brokers], **options)
 

@@ -31,7 +31,6 @@ class Intruder:
                 batch.complete(0)
 
     def send(self, key: bytes | None = None) -> bool:
-        """Whether the record was taken."""
         made = self.path.append(TOPIC, b"v" * 50, key, None, None, None, None, None)
         return made is not None
 

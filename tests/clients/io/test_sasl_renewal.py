@@ -55,7 +55,6 @@ class Renewing:
         return SaslAuthenticateResponse(session_lifetime_ms=20 if self._handshakes == 1 else 0)
 
     def names(self) -> list[str]:
-        """What arrived, in order."""
         return [type(request).__name__.removesuffix("Request") for request in self.broker.requests]
 
 

@@ -51,7 +51,6 @@ class Coordinator:
         return Answer.InitProducerId(producer_id=1, producer_epoch=self.epoch)
 
     def add(self, request: AddPartitionsToTxnRequest) -> Any:
-        """All partitions are added."""
         topics = [
             {
                 "name": topic.name,
@@ -75,7 +74,6 @@ def broker() -> Iterator[FakeBroker]:
 
 
 def begun(broker: FakeBroker, **settings: Any) -> Producer:
-    """A producer with an open transaction."""
     quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "linger_ms": 0}
     producer = Producer(broker.address, transactional_id="x", **(quick | settings))
     producer.init_transactions()

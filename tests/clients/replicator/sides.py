@@ -38,7 +38,6 @@ class Side(TopicClient):
         self.log_dir = broker.log_dir
 
     def log_bytes(self, name: str, index: int = 0) -> bytes:
-        """See the function."""
         return log_bytes(self.log_dir, name, index)
 
     def write(self, name: str, rows: list[Any], *, at: int = -1, index: int = 0, **how: Any) -> int:
@@ -50,7 +49,6 @@ class Side(TopicClient):
         return int(row.base_offset)
 
     def read(self, name: str, index: int = 0) -> list[Told]:
-        """All committed records of a partition."""
         end = self.list_offsets(name, index).offset
         found: list[Told] = []
         position = 0
@@ -110,7 +108,6 @@ def replicator(
 
 
 def copy(source: Side, target: Side, topic: str, **options: Any) -> Replicator:
-    """Copy until caught up."""
     made = replicator(source, target, topic, **options)
     asyncio.run(made.run(until_caught_up=True))
     return made
@@ -162,13 +159,11 @@ def brokers(
 
 @pytest.fixture
 def source(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    """What is copied."""
     yield from _side(brokers[0])
 
 
 @pytest.fixture
 def target(brokers: tuple[KstoreBroker, KstoreBroker]) -> Iterator[Side]:
-    """The end of the copy."""
     yield from _side(brokers[1])
 
 

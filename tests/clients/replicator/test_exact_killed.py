@@ -45,7 +45,6 @@ class Copying:
         self._process.wait(60)
 
     def to_the_end(self) -> None:
-        """Run it until caught up."""
         subprocess.run(
             [*self._command, "--until-caught-up"], cwd=ROOT, check=True, timeout=180,
             capture_output=True,

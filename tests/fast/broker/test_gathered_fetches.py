@@ -28,7 +28,6 @@ class Clock(ManualLoop):
     """Timers run out one after another."""
 
     def wait(self, ms: int) -> None:
-        """So many milliseconds pass."""
         end = self.now_ms + ms
         while due := [each for each in self.timers if not each.cancelled and each.due_ms <= end]:
             timer: Timer = min(due, key=lambda each: each.due_ms)
@@ -103,7 +102,6 @@ class Scene:
 
     @property
     def state(self) -> ReplicaState:
-        """Of partition 0."""
         state = self.plane.partition().replication
         assert state is not None
         return state

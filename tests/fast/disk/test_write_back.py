@@ -54,7 +54,6 @@ class Stuck:
         self._writers.append(os.open(self._path, os.O_WRONLY))
 
     def close(self) -> None:
-        """Stop the hang."""
         self.go_on()
         for descriptor in (self.descriptor, *self._writers):
             os.close(descriptor)

@@ -48,7 +48,6 @@ def map_of(data: bytes, decide: Decide = nobody) -> OffsetMap:
 
 
 def cleaner(offsets: OffsetMap, **changes: Any) -> BatchCleaner:
-    """A cleaner at NOW."""
     arguments: dict[str, Any] = {
         "now_ms": NOW, "delete_retention_ms": RETENTION, "upper_bound_offset": -1,
         "last_records": {}, "decide": nobody,
@@ -65,7 +64,6 @@ def clean(data: bytes, **changes: Any) -> bytes:
 
 
 def records(data: bytes) -> list[Kept]:
-    """The records of ``data``."""
     return [Kept(r.offset, r.timestamp, r.key, r.value, r.headers) for r in decode(data)]
 
 

@@ -49,8 +49,6 @@ watch.run(lambda: (print("held", flush=True), sys.stdin.readline()))
 
 
 class Holds(list):
-    """The reports."""
-
     def __init__(self, watch):
         super().__init__()
         watch.on_hold = lambda *told: self.append(told)

@@ -23,7 +23,6 @@ PAUSE_US = 5000
 
 @pytest.fixture
 def told(plane) -> list[tuple[Any, TimedRequest]]:
-    """The report of every request."""
     found: list[tuple[Any, TimedRequest]] = []
     plane.plane.times.tell = lambda connection, timed: found.append((connection, timed))
     plane.plane.times.set_chance(0, 1.0)

@@ -35,7 +35,6 @@ def status_of(data: bytes, **options: int) -> str:
 
 
 def is_good(data: bytes) -> bool:
-    """The reference's verdict."""
     try:
         reference.decode(data)
     except reference.BadBatchError:

@@ -48,7 +48,6 @@ READ, ALLOW = AclOperation.READ, AclPermission.ALLOW
 
 
 async def asked(world: World, request: Message, kind: type[R]) -> R:
-    """The broker's answer."""
     version = API_TABLE[request.API_KEY].max_version
     _, response = decode_response(await world.ask(request, version), kind, version)
     return response

@@ -50,8 +50,6 @@ class Flaky:
 
 
 class History:
-    """The history of one seed."""
-
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.cluster = Cluster(range(NODES))

@@ -20,7 +20,6 @@ from tests.broker.runtime.groups.group_requests import commit, committed, join
 
 
 async def served(host: Host) -> GroupCoordinator:
-    """The group coordinator, when it is ready."""
     host.lead(GROUPS)
     host.places[GROUPS].advance()
     coordinator = host.groups()

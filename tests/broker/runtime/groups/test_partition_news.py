@@ -389,7 +389,6 @@ def test_a_member_leaves_though_a_commit_waits_for_ever(
 
 
 def asked(version: int) -> Any:
-    """The context of a request."""
     return SimpleNamespace(
         api_version=version, client_id="c", client_host="h", extended=False, principal="p"
     )

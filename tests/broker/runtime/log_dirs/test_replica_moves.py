@@ -65,11 +65,9 @@ class Moving:
         self.dirs = list(self.log_manager.dirs)
 
     def begin(self, place: int) -> None:
-        """Begin the move to a log dir."""
         assert self.moves.begin(KEY, self.dirs[place]) == 0
 
     async def serves_from(self, place: int) -> None:
-        """Wait until the logs are swapped."""
         log_dir = self.dirs[place]
         await reached(lambda: self.partition.log.log_dir is log_dir, "the logs are swapped")
 
@@ -104,7 +102,6 @@ class Moving:
             again.close()
 
     def close(self) -> None:
-        """Stop everything."""
         self.loop.run_until_complete(self.moves.close(60))
         self.log_manager.close()
         self.loop.run_until_complete(asyncio.sleep(0))  # ends the removals

@@ -50,8 +50,6 @@ SETTINGS = Settings(
 
 
 class FakeController:
-    """Records the calls."""
-
     made: ClassVar[list[FakeController]] = []
     fails: ClassVar[int] = 0
 

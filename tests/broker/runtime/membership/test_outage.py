@@ -29,11 +29,9 @@ class Clock:
         self.now = 100.0
 
     def time(self) -> float:
-        """Seconds."""
         return self.now
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Schedule on the running loop."""
         return asyncio.get_running_loop().create_task(work)
 
 
@@ -63,7 +61,6 @@ class Place:
         self.store.over = True
 
     async def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
-        """What the other broker answers."""
         self.asked.append(node_id)
         answer = self.answers[node_id]
         if isinstance(answer, Exception):

@@ -14,8 +14,6 @@ HOST = entity_of([(IP, "10.0.0.1")])
 
 
 class Place:
-    """A manager and the open connections."""
-
     def __init__(self, store: MemoryStore) -> None:
         self.connection: Any = SimpleNamespace(quotas=None)
         node: Any = SimpleNamespace(loop=None, config=None)

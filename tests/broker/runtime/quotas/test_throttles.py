@@ -23,8 +23,6 @@ OLD_PRODUCE = [pytest.param(version, marks=pytest.mark.slow) for version in (3, 
 
 
 class Client(Wire):
-    """One connection of a client with an id."""
-
     def waits(self) -> bool:
         """Whether a small request stays unanswered for a moment."""
         self.put(Ask.Metadata(topics=[]), 9)

@@ -29,8 +29,6 @@ T0 = TopicPartition("t", 0)
 
 
 def on_a_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
-    """Run an async test."""
-
     def run(tmp_path: Path) -> None:
         async def main() -> None:
             await test(tmp_path)

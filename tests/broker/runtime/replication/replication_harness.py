@@ -185,7 +185,6 @@ class Node:
         return found
 
     def stop(self) -> None:
-        """Stop cleanly."""
         self._end()
         self.dir.close()
 

@@ -54,7 +54,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 @pytest.fixture
 def admin(broker: KstoreBroker) -> Iterator[Wire]:
-    """An admin client of the super user."""
     with Wire(broker) as admin:
         yield admin
 

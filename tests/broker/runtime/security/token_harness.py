@@ -66,7 +66,6 @@ def shake_hands(raw: RawClient, client: SaslClient) -> int:
 def log_in(
     address: str, user: str, password: str = PASSWORD, mechanism: str = "PLAIN"
 ) -> RawClient:
-    """A connection of a user."""
     settings = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
     return _logged_in(address, make_client(settings))
 
@@ -74,7 +73,6 @@ def log_in(
 def log_in_with_token(
     address: str, token_id: str, hmac: bytes, mechanism: str = SCRAM_256
 ) -> RawClient:
-    """A connection that is authenticated with a token."""
     return _logged_in(address, token_client(token_id, hmac, mechanism))
 
 
@@ -99,12 +97,10 @@ def create(*renewers: str, life_ms: int = -1, owner: str = "", kind: str = "User
 
 
 def renew(hmac: bytes, period_ms: int = -1) -> Message:
-    """Renew a token."""
     return Ask.RenewDelegationToken(hmac=hmac, renew_period_ms=period_ms)
 
 
 def expire(hmac: bytes, period_ms: int = -1) -> Message:
-    """Set the expiry of a token."""
     return Ask.ExpireDelegationToken(hmac=hmac, expiry_time_period_ms=period_ms)
 
 
@@ -115,7 +111,6 @@ def describe(*owners: str, every: bool = True) -> Message:
 
 
 def allow(user: str, resource_type: int, name: str, operation: int) -> Any:
-    """Allow a user an operation."""
     row = {
         "resource_type": resource_type, "resource_name": name, "resource_pattern_type": 3,
         "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": 3,

@@ -23,7 +23,6 @@ from tests.broker.runtime.coordinators.cluster_host import ASKED, DATA, STATE, H
 
 
 async def coordinating(host: Host) -> TransactionCoordinator:
-    """The transaction coordinator, when it is ready."""
     host.lead(STATE)
     host.places[STATE].advance()
     coordinator = host.transactions()

@@ -72,7 +72,6 @@ class Controller(RuleBasedStateMachine):
     # ---- what happens ----
 
     def _brokers_changed(self, unclean: frozenset[int] = frozenset()) -> None:
-        """As the runtime does."""
         difference = self.state.compare(self.registered)
         touched = difference.left | difference.joined
         self.state = self.state.with_brokers(self.registered).without_offline(touched)

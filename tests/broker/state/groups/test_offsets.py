@@ -52,7 +52,6 @@ def commit(
     retention_ms: int = -1,
     version: int = 9,
 ) -> int:
-    """Commit one offset; the error code."""
     request = commit_request(
         topic, {0: offset}, group, topic_id=TOPIC_ID, member_id=member, group_instance_id=instance,
         generation_id_or_member_epoch=generation, retention_time_ms=retention_ms,

@@ -55,7 +55,6 @@ class Counter:
         return counted
 
     def whole(self, work: Work[T]) -> T:
-        """The result of work."""
         while True:
             self.now = 0
             try:

@@ -28,7 +28,6 @@ class Library:
         self.error: Any = importlib.import_module(f"{module}.error")
 
     def new_name(self) -> str:
-        """A new topic or group."""
         return f"c{next(_numbers)}"
 
     def config(self, **more: Any) -> dict[str, Any]:
@@ -37,11 +36,9 @@ class Library:
         return {"bootstrap.servers": self.bootstrap, **named}
 
     def client(self) -> Any:
-        """An AdminClient."""
         return self.admin.AdminClient(self.config())
 
     def new_topic(self, partitions: int = 1) -> str:
-        """A topic."""
         name = self.new_name()
         client = self.client()
         client.create_topics([self.admin.NewTopic(name, partitions, 1)])[name].result(60)
@@ -72,5 +69,4 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
 
 @pytest.fixture(params=sorted(MODULES))
 def library(request: pytest.FixtureRequest, broker: KstoreBroker) -> Library:
-    """Both of them."""
     return Library(MODULES[request.param], broker.bootstrap)

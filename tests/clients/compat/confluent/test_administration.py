@@ -16,7 +16,6 @@ PATIENCE_S = 60
 
 
 def results(futures: dict[Any, Any]) -> dict[Any, Any]:
-    """What each future gives."""
     return {key: future.result(PATIENCE_S) for key, future in futures.items()}
 
 

@@ -23,7 +23,6 @@ class Commits:
         self.refusal: Exception | None = None
 
     def commit_async(self, offsets: dict[Any, Any], ended: Any) -> None:
-        """Keep a commit."""
         self.sent.append(offsets)
         self.ended.append(ended)
 

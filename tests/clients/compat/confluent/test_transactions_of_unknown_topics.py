@@ -69,7 +69,6 @@ def committed(strict: Library, topic: str) -> list[bytes]:
 
 
 def create(strict: Library, topic: str) -> None:
-    """Create a topic of one partition."""
     new = strict.admin.NewTopic(topic, 1, 1)
     client = strict.client()
     client.create_topics([new])[topic].result(PATIENCE_S)

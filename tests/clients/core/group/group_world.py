@@ -88,7 +88,6 @@ class User:
         assert wakeup_ms is None or wakeup_ms > now_ms, (self.member.state, "busy for nothing")
 
     def subscribe(self, *topics: str) -> None:
-        """Want topics."""
         self.topics = frozenset(topics)
         self.take(self.member.subscribe(self.topics, self.world.now_ms))
 
@@ -141,7 +140,6 @@ class User:
             self.waiting.append((request, self.world.driver.send(request)))
 
     def answer(self, place: int = 0) -> None:
-        """An answer comes, if there is one."""
         ready = [
             (request, answer.response if isinstance(answer, Parked) else answer)
             for request, answer in self.waiting
@@ -190,11 +188,9 @@ class World:
 
     @property
     def now_ms(self) -> int:
-        """The time."""
         return self.driver.now_ms
 
     def topics(self) -> dict[str, GroupTopic]:
-        """As metadata has them."""
         return {
             name: GroupTopic(topic.topic_id, len(topic.partitions))
             for name, topic in self.driver.image.topics.items()

@@ -33,7 +33,6 @@ def places(*names: str) -> list[TopicPartition]:
 def assign(
     rule: str | Assignor, counts: dict[str, int], members: dict[str, Subscription]
 ) -> dict[str, list[TopicPartition]]:
-    """What a rule gives, in order."""
     found = make_assignor(rule).assign(counts, members)
     assert found.keys() == members.keys()
     return {member_id: sorted(found[member_id]) for member_id in members}

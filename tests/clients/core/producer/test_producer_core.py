@@ -55,7 +55,6 @@ class Sent(NamedTuple):
 
     @classmethod
     def of(cls, batch: ProducerBatch) -> Sent:
-        """The batch as it is now."""
         return cls(
             batch.partition, batch.partition_count, batch.producer_id, batch.producer_epoch,
             batch.base_sequence, batch.count, batch.bytes(),
@@ -75,13 +74,11 @@ class Leader:
         self.state: dict[tuple[int, int], tuple[int, int, list[tuple[int, int, int]]]] = {}
 
     def has(self, batch: Sent) -> bool:
-        """Whether the batch is in the log."""
         epoch, _, last = self.state.get((batch.partition, batch.producer_id), (-1, 0, []))
         known = [(sequence, count) for sequence, count, _ in last]
         return epoch == batch.producer_epoch and (batch.base_sequence, batch.count) in known
 
     def append(self, batch: Sent) -> int:
-        """The base offset, or the error raised."""
         partition = batch.partition
         key = (partition, batch.producer_id)
         epoch, following, last = self.state.get(key, (-1, 0, []))

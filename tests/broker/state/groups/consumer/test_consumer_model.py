@@ -73,7 +73,6 @@ class Histories(RuleBasedStateMachine):
         self.driver.topic("t", 2)
 
     def group(self) -> ConsumerGroup | None:
-        """The group, if it exists."""
         return self.driver.shard.groups.get("g")
 
     def watch(self) -> None:
@@ -131,7 +130,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS), lost=st.booleans())
     def enter(self, name: str, topics: tuple[str, ...], lost: bool) -> None:
-        """Join, or join again."""
         client = self.clients[name]
         client.epoch = 0
         client.owned.clear()
@@ -147,7 +145,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS))
     def subscribe(self, name: str, topics: tuple[str, ...]) -> None:
-        """Another subscription."""
         if self.clients[name].epoch:
             self.beat(self.clients[name], lost=False, subscribed_topic_names=list(topics))
 
@@ -176,13 +173,11 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TOPICS), more=st.integers(1, 2))
     def grow(self, name: str, more: int) -> None:
-        """A topic is created, or gets partitions."""
         self.counts[name] = self.counts.get(name, 0) + more
         self.driver.topic(name, self.counts[name])
 
     @rule(name=st.sampled_from(TOPICS))
     def delete(self, name: str) -> None:
-        """A topic is deleted."""
         self.counts.pop(name, None)
         self.driver.image = self.driver.image.without_topics(name)
 
@@ -258,7 +253,6 @@ class Migrations(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        """One topic."""
         self.driver = ConsumerDriver()
         self.topic_id = self.driver.topic("t", 3)
         self.epochs: dict[str, int] = {}
@@ -304,7 +298,6 @@ class Migrations(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def classic_beat(self, data: st.DataObject) -> None:
-        """A classic heartbeat."""
         if self.generations:
             member_id = data.draw(st.sampled_from(sorted(self.generations)))
             code = self.driver.heartbeat(member_id, self.generations[member_id])
@@ -328,7 +321,6 @@ class Migrations(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def classic_leave(self, data: st.DataObject) -> None:
-        """A classic member leaves."""
         if self.generations:
             member_id = data.draw(st.sampled_from(sorted(self.generations)))
             self.driver.leave((member_id, None))

@@ -22,17 +22,14 @@ class ShareDriver(GroupDriver):
 
     @property
     def group(self) -> ShareGroup:
-        """The group."""
         group = self.shard.groups["g"]
         assert isinstance(group, ShareGroup), group
         return group
 
     def enter(self, member_id: str, *topics: str, **fields: Any) -> Any:
-        """A member's first heartbeat."""
         return self.beat(member_id, 0, subscribed_topic_names=list(topics), **fields)
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
-        """A heartbeat."""
         return self.send(
             ShareGroupHeartbeatRequest(
                 group_id="g", member_id=member_id, member_epoch=epoch, **fields

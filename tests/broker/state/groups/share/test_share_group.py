@@ -269,14 +269,12 @@ def test_groups_of_other_kinds_and_share_groups_keep_apart() -> None:
 
 
 def alter(driver: ShareDriver, topic: str, *partitions: int) -> Any:
-    """Ask to set offsets of a topic."""
     rows = [{"partition_index": p} for p in partitions]
     topics = [{"topic_name": topic, "partitions": rows}]
     return driver.send(Ask.AlterShareGroupOffsets(group_id="g", topics=topics))
 
 
 def delete_offsets(driver: ShareDriver, *topics: str) -> Any:
-    """Ask to forget topics."""
     rows = [{"topic_name": topic} for topic in topics]
     return driver.send(Ask.DeleteShareGroupOffsets(group_id="g", topics=rows))
 

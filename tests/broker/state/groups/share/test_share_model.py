@@ -36,7 +36,6 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(interval=st.sampled_from([0, 1000]))
     def start(self, interval: int) -> None:
-        """One topic."""
         self.driver = ShareDriver()
         self.driver.group_configs["share.assignment.interval.ms"] = interval
         self.epochs = dict.fromkeys(CLIENTS, 0)
@@ -45,7 +44,6 @@ class Histories(RuleBasedStateMachine):
         self.driver.topic("t", 2)
 
     def group(self) -> ShareGroup | None:
-        """The group, if it exists."""
         return self.driver.shard.groups.get("g")
 
     def send(self, name: str, *, lost: bool, changed: bool = False) -> None:
@@ -67,13 +65,11 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=clients, topics=st.sampled_from(SUBSCRIPTIONS))
     def subscribe(self, name: str, topics: list[str]) -> None:
-        """A member changes its topics."""
         self.wanted[name] = topics
         self.send(name, lost=False, changed=True)
 
     @rule(name=clients)
     def leave(self, name: str) -> None:
-        """A member leaves."""
         self.driver.beat(name, -1)
         self.epochs[name] = 0
 
@@ -84,13 +80,11 @@ class Histories(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def grow(self, topic: str) -> None:
-        """A topic is created or gets another partition."""
         self.counts[topic] = self.counts.get(topic, 0) + 1
         self.driver.topic(topic, self.counts[topic])
 
     @rule(topic=st.sampled_from(TOPICS))
     def drop(self, topic: str) -> None:
-        """A topic is deleted."""
         if self.counts.pop(topic, 0):
             self.driver.image = self.driver.image.without_topics(topic)
             for result in self.driver.shard.forget_topic(topic):

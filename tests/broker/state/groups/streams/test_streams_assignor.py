@@ -13,8 +13,6 @@ from kstore.broker.state.work import whole
 
 
 class Sub(NamedTuple):
-    """A subtopology."""
-
     tasks: int
     is_stateful: bool
 
