@@ -24,10 +24,9 @@ from kstore.broker.state.shares.persisted import (
     StateBatch,
 )
 from kstore.errors import ErrorCode, KafkaError, NetworkError, error_for
-from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
 from kstore.protocol.registry import APIS, decode_response, encode_request
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.reference.memory_persister import MemoryPersister
 
 PARTITIONS = 40
@@ -102,12 +101,11 @@ class Far:
 
     async def prepare(self) -> None:
         """Make a topic, and __share_group_state."""
-        topic = CreatableTopic(name=f"t-{uuid4()}", num_partitions=PARTITIONS, replication_factor=1)
-        made = await self.wire.ask(BROKER, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        topic = {"name": f"t-{uuid4()}", "num_partitions": PARTITIONS, "replication_factor": 1}
+        made = await self.wire.ask(BROKER, Ask.CreateTopics(topics=[topic], timeout_ms=30_000))
         self.topic_id = made.topics[0].topic_id
         key = str(SharePartitionKey("g", self.topic_id, 0))
-        ask = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
-        found = await self.wire.ask(BROKER, ask)
+        found = await self.wire.ask(BROKER, Ask.FindCoordinator(key_type=2, coordinator_keys=[key]))
         assert found.coordinators[0].node_id == BROKER
         self.wire.asked.clear()
 

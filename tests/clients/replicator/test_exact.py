@@ -17,16 +17,6 @@ from kstore.clients import Producer
 from kstore.clients.replicator import Event, ReplicationError
 from kstore.clients.replicator.topics import TopicCopier
 from kstore.protocol.controller.reassignments import ElectLeadersRequest, TopicPartitions
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kstore.protocol.transactions.transactions import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from kstore.record import batches, build_batch
 from tests.beside.topic_records import records_of, transaction
 from tests.beside.waiting import until
@@ -36,7 +26,8 @@ from tests.clients.replicator.sides import brokers as brokers  # fixtures
 from tests.clients.replicator.sides import source as source
 from tests.clients.replicator.sides import target as target
 from tests.conformance.kstore_broker import KstoreBroker
-from tests.record_requests import only, produce_request
+from tests.plain_messages import Ask
+from tests.record_requests import list_request, only, produce_request
 
 COPY = {"kstore.mirror": "true", "kstore.least.producer.id": str(1 << 40)}
 """What is set on an exact copy beside its source's configs."""
@@ -62,8 +53,8 @@ def produce_to(side: Side, name: str, data: bytes, **fields: Any) -> Any:
 
 
 def raise_epoch(side: Side, name: str, least: int) -> None:
-    row = TopicPartitions(topic=name, partitions=[0], least_leader_epochs=[least])
-    answer = side.call(ElectLeadersRequest(topic_partitions=[row], timeout_ms=30_000))
+    row = {"topic": name, "partitions": [0], "least_leader_epochs": [least]}
+    answer = side.call(Ask.ElectLeaders(topic_partitions=[row], timeout_ms=30_000))
     assert answer.replica_election_results[0].partition_result[0].error_code == 0, answer
 
 
@@ -181,10 +172,7 @@ def test_a_copy_goes_on_though_the_source_has_deleted_all_that_it_has(
 def start_of(side: Side, name: str) -> int:
     if side.metadata(name).topics[0].error_code:
         return -1
-    part = ListOffsetsPartition(partition_index=0, timestamp=-2)
-    topic = ListOffsetsTopic(name=name, partitions=[part])
-    answer = side.call(ListOffsetsRequest(replica_id=-1, topics=[topic]))
-    return int(answer.topics[0].partitions[0].offset)
+    return int(side.call(list_request(name, -2)).topics[0].partitions[0].offset)
 
 
 def test_a_source_that_lost_records_is_found_out(source: Side, target: Side) -> None:
@@ -322,10 +310,10 @@ def test_a_source_that_was_written_to_after_a_switch_that_was_killed_is_told(
 # ---- producers of both clusters that have the same id ----
 
 
-def with_id(producer_id: int, value: bytes = b"x", **how: Any) -> bytes:
+def with_id(producer_id: int, **how: Any) -> bytes:
     """A batch of a producer."""
     given = {"producer_epoch": 0, "base_sequence": 0} | how
-    return build_batch([value], timestamp=TIME, producer_id=producer_id, **given)
+    return build_batch([b"x"], timestamp=TIME, producer_id=producer_id, **given)
 
 
 def test_ids_of_the_source_and_of_the_target_are_told_apart_on_a_copy(
@@ -404,9 +392,7 @@ def test_no_marker_of_the_target_gets_into_a_copy(source: Side, target: Side) ->
 
 def mark(side: Side, name: str, producer_id: int, epoch: int) -> int:
     """WriteTxnMarkers: an abort; its error."""
-    topic = WritableTxnMarkerTopic(name=name, partition_indexes=[0])
-    marker = WritableTxnMarker(
-        producer_id=producer_id, producer_epoch=epoch, transaction_result=False, topics=[topic]
-    )
-    answer = side.call(WriteTxnMarkersRequest(markers=[marker]))
+    topic = {"name": name, "partition_indexes": [0]}
+    marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": [topic]}
+    answer = side.call(Ask.WriteTxnMarkers(markers=[marker | {"transaction_result": False}]))
     return int(answer.markers[0].topics[0].partitions[0].error_code)

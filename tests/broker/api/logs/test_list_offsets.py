@@ -25,6 +25,7 @@ from kstore.protocol.registry import decode_response
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.broker.api.requests.world import World, in_world
+from tests.record_requests import list_request
 
 ZSTD = 4
 PLACE = TopicPartition("t", 0)
@@ -34,10 +35,7 @@ async def found(world: World, *times: int) -> list[tuple[int, int, int]]:
     """(error, offset, timestamp) for each time, sent as concurrent requests."""
 
     async def one(time: int) -> tuple[int, int, int]:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=time)
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
-        )
+        request = list_request("t", time)
         _, response = decode_response(await world.ask(request, 7), ListOffsetsResponse, 7)
         (row,) = response.topics[0].partitions
         return row.error_code, row.offset, row.timestamp

@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.requests.error_responses import TOPIC_APIS, failed, places, put_in, split
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import KINDS, field_type, parse_versions
-from tests.plain_messages import error_codes
+from tests.plain_messages import Ask, error_codes
 
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STRING, BYTES, UUID_KIND = KINDS["String"], KINDS["Bytes"], KINDS["Uuid"]
@@ -80,17 +74,16 @@ def test_only_the_partitions_fail_where_only_they_are_meant(key: int) -> None:
         assert getattr(told, "error_code", 0) == 0, "the whole has not failed"
 
 
-def commit(offsets: dict[tuple[str, int], int]) -> OffsetCommitRequest:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+def commit(offsets: dict[tuple[str, int], int]) -> Any:
+    topics: dict[str, list[Any]] = {}
     for (topic, index), offset in offsets.items():
-        part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-        topics.setdefault(topic, []).append(part)
-    return OffsetCommitRequest(group_id="g", topics=[
-        OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()
-    ])  # fmt: skip
+        row = {"partition_index": index, "committed_offset": offset}
+        topics.setdefault(topic, []).append(row)
+    rows = [{"name": name, "partitions": topics[name]} for name in topics]
+    return Ask.OffsetCommit(group_id="g", topics=rows)
 
 
-def told_codes(response: OffsetCommitResponse) -> dict[tuple[str, int], int]:
+def codes(response: Any) -> dict[tuple[str, int], int]:
     return {
         (topic.name, part.partition_index): part.error_code
         for topic in response.topics
@@ -113,8 +106,8 @@ def test_a_request_is_split_and_its_answers_are_joined(
     assert left == set(offsets) - struck
     failure = failed(taken, 9, ERROR, "words", partitions_only=True)
     if rest is None:
-        assert told_codes(failure) == dict.fromkeys(set(offsets) & struck, ERROR)
+        assert codes(failure) == dict.fromkeys(set(offsets) & struck, ERROR)
         return
     true = failed(rest, 9, 0, "", partitions_only=True)
     joined = put_in(failure, true, 9)
-    assert told_codes(joined) == {place: ERROR if place in struck else 0 for place in offsets}
+    assert codes(joined) == {place: ERROR if place in struck else 0 for place in offsets}

@@ -16,44 +16,23 @@ from kstore.protocol.registry import APIS, decode_response
 from tests.broker.api.requests.world import World, in_world
 from tests.plain_messages import Ask, error_codes
 
-TOPIC, BROKER, SET = 2, 4, 0
-OTHER_CONFIG = [{"name": "retention.ms", "config_operation": SET, "value": "9"}]
+TOPIC, SET = 2, 0
+NEW_TOPIC = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+MORE_PARTITIONS = {"name": "old", "count": 3, "assignments": None}
+RETENTION = {"name": "retention.ms", "config_operation": SET, "value": "9"}
+OTHER_CONFIG = {"resource_type": TOPIC, "resource_name": "old", "configs": [RETENTION]}
+QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": "a"}],
+    "ops": [{"key": "producer_byte_rate", "value": 1.0}],
+}
+FEATURE = {"feature": "share.version", "max_version_level": 0, "upgrade_type": 2}
 CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
-    "CreateTopics": (
-        7,
-        {
-            "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}],
-            "timeout_ms": 9,
-        },
-    ),
+    "CreateTopics": (7, {"topics": [NEW_TOPIC], "timeout_ms": 9}),
     "DeleteTopics": (5, {"topic_names": ["old"], "timeout_ms": 9}),
-    "CreatePartitions": (
-        3,
-        {"topics": [{"name": "old", "count": 3, "assignments": None}], "timeout_ms": 9},
-    ),
-    "IncrementalAlterConfigs": (
-        1,
-        {"resources": [{"resource_type": TOPIC, "resource_name": "old", "configs": OTHER_CONFIG}]},
-    ),
-    "AlterClientQuotas": (
-        1,
-        {
-            "entries": [
-                {
-                    "entity": [{"entity_type": "user", "entity_name": "a"}],
-                    "ops": [{"key": "producer_byte_rate", "value": 1.0}],
-                }
-            ]
-        },
-    ),
-    "UpdateFeatures": (
-        2,
-        {
-            "feature_updates": [
-                {"feature": "share.version", "max_version_level": 0, "upgrade_type": 2}
-            ]
-        },
-    ),
+    "CreatePartitions": (3, {"topics": [MORE_PARTITIONS], "timeout_ms": 9}),
+    "IncrementalAlterConfigs": (1, {"resources": [OTHER_CONFIG]}),
+    "AlterClientQuotas": (1, {"entries": [QUOTA]}),
+    "UpdateFeatures": (2, {"feature_updates": [FEATURE]}),
 }
 
 

@@ -16,15 +16,9 @@ from kstore.broker.api.requests.splitting import (
     rows_for,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.group_admin import DescribeGroupsRequest
-from kstore.protocol.groups.offset_delete import OffsetDeleteResponse
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from kstore.protocol.registry import APIS
 from tests.broker.api.requests.large_request import array_paths, wide_request
+from tests.plain_messages import Answer, Ask
 
 METADATA = 3
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -68,14 +62,9 @@ def test_answers_to_the_pieces_are_the_answer_to_the_whole(key: int, path: Any) 
         assert joined(request, version, told) == whole
 
 
-def list_offsets(*places: tuple[str, int]) -> ListOffsetsRequest:
-    return ListOffsetsRequest(
-        isolation_level=1,
-        topics=[
-            ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=index)])
-            for name, index in places
-        ],
-    )
+def list_offsets(*places: tuple[str, int]) -> Any:
+    topics = [{"name": name, "partitions": [{"partition_index": index}]} for name, index in places]
+    return Ask.ListOffsets(isolation_level=1, topics=topics)
 
 
 def test_every_piece_keeps_the_other_fields() -> None:
@@ -99,23 +88,23 @@ def test_where_twice_is_an_error_both_are_in_one_piece() -> None:
 
 
 def test_who_asks_for_a_group_many_times_is_told_once() -> None:
-    request = DescribeGroupsRequest(groups=["a", "b"] * 1000)
+    request = Ask.DescribeGroups(groups=["a", "b"] * 1000)
     assert [piece.groups for piece in cut(request, 6)] == [["a", "b"]]
 
 
 def test_an_error_for_the_whole_ends_it() -> None:
-    request = APIS[47].request(group_id="g", topics=[])
+    request = Ask.OffsetDelete(group_id="g", topics=[])
     rows = rows_for(request, 0)
     assert rows is not None
     whole = Joined(rows, 0)
-    assert whole.add(OffsetDeleteResponse())
-    assert not whole.add(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    assert whole.add(Answer.OffsetDelete())
+    assert not whole.add(Answer.OffsetDelete(error_code=ErrorCode.NON_EMPTY_GROUP))
     assert whole.response.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_the_longest_wait_of_the_pieces_is_told() -> None:
-    answers = [OffsetDeleteResponse(throttle_time_ms=wait_ms) for wait_ms in (0, 70, 30)]
-    assert joined(APIS[47].request(group_id="g", topics=[]), 0, answers).throttle_time_ms == 70
+    answers = [Answer.OffsetDelete(throttle_time_ms=wait_ms) for wait_ms in (0, 70, 30)]
+    assert joined(Ask.OffsetDelete(group_id="g", topics=[]), 0, answers).throttle_time_ms == 70
 
 
 def test_an_old_version_without_rows_is_not_divided() -> None:

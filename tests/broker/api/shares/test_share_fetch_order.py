@@ -10,13 +10,8 @@ from uuid import UUID
 
 from kstore.broker.api.shares.share_fetch import handle_share_fetch
 from kstore.broker.state.shares.share_sessions import ShareSessionCache, TopicIdPartition
-from kstore.protocol.shares.fetch import (
-    FetchPartition,
-    FetchTopic,
-    ShareFetchRequest,
-    ShareFetchRequestAcknowledgementBatch,
-)
 from tests.beside.waiting import turns
+from tests.plain_messages import Ask
 
 PLACE = TopicIdPartition(UUID(int=1), 0)
 
@@ -60,13 +55,11 @@ async def release_and_fetch() -> tuple[list[str], list[str]]:
         share_partitions=lambda: manager, throttles=None, authorizer=None,
         config={"fetch.max.bytes": 1 << 20}, table=SimpleNamespace(topic_by_id=lambda _: entry),
     )  # fmt: skip
-    released = ShareFetchRequestAcknowledgementBatch(
-        first_offset=2, last_offset=3, acknowledge_types=[2]
-    )
-    part = FetchPartition(partition_index=0, acknowledgement_batches=[released])
-    request = ShareFetchRequest(
+    released = {"first_offset": 2, "last_offset": 3, "acknowledge_types": [2]}
+    part = {"partition_index": 0, "acknowledgement_batches": [released]}
+    request = Ask.ShareFetch(
         group_id="g", member_id="m", share_session_epoch=1, max_records=4, batch_size=4,
-        topics=[FetchTopic(topic_id=PLACE.topic_id, partitions=[part])],
+        topics=[{"topic_id": PLACE.topic_id, "partitions": [part]}],
     )  # fmt: skip
     ctx: Any = SimpleNamespace(connection=None, api_version=1)
     answering = asyncio.ensure_future(handle_share_fetch(broker, request, ctx))

@@ -20,12 +20,7 @@ from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.groups.consumer.ordered_expansion import UNKNOWN
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kstore.errors import ErrorCode, NetworkError
-from kstore.protocol.logs.list_offsets import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from tests.plain_messages import Answer
 
 ME, OTHER = 1, 2
 LED_HERE = PartitionImage(ME, 0, (ME,), (ME,))
@@ -81,7 +76,7 @@ class Host:
     def report(self, sentence: str, about: str = "") -> None:
         self.reports.append(sentence)
 
-    async def ask(self, node: int, request: OffsetForLeaderEpochRequest, timeout_s: float) -> Any:
+    async def ask(self, node: int, request: Any, timeout_s: float) -> Any:
         assert node == OTHER
         self.asked += 1
         if not self.reachable:
@@ -90,23 +85,20 @@ class Host:
         for row in request.topics[0].partitions:
             end = self.answers.get(row.partition)
             code = ErrorCode.NONE if end is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            rows.append(
-                EpochEndOffset(
-                    partition=row.partition, error_code=code, end_offset=-1 if end is None else end
-                )
-            )
-        topic = OffsetForLeaderTopicResult(topic=request.topics[0].topic, partitions=rows)
-        return OffsetForLeaderEpochResponse(topics=[topic])
+            end_offset = -1 if end is None else end
+            rows.append({"partition": row.partition, "error_code": code, "end_offset": end_offset})
+        topic = {"topic": request.topics[0].topic, "partitions": rows}
+        return Answer.OffsetForLeaderEpoch(topics=[topic])
 
     def thresholds(self) -> dict[int, dict[int, int]]:
         return {index: dict(row) for index, row in self.image.gates["t"].thresholds.items()}
 
 
-def grown(host: Host, *partitions: PartitionImage, count: int = 1) -> None:
-    """A topic with these partitions, and some that were added later."""
+def grown(host: Host, *partitions: PartitionImage) -> None:
+    """A topic with these partitions, and one that was added later."""
     made = znodes.create_topic(host.store, TopicImage("t", uuid4(), partitions, ON))
-    bumped = znodes.begin_expansion(host.store, made, [(ME,)] * count)
-    topic = bumped._replace(partitions=bumped.partitions + (LED_HERE,) * count)
+    bumped = znodes.begin_expansion(host.store, made, [(ME,)])
+    topic = bumped._replace(partitions=(*bumped.partitions, LED_HERE))
     host.publish(host.image.with_topics(znodes.add_partitions(host.store, topic, len(partitions))))
 
 

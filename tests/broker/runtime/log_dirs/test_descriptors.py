@@ -16,14 +16,11 @@ import pytest
 
 from kstore.broker.runtime.log_dirs.descriptors import Descriptors, raise_descriptor_limit
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from kstore.protocol.metadata.topics import CreateTopicsResponse
 from kstore.protocol.registry import decode_response, encode_request
 from tests.conformance import wire
 from tests.conformance.kafka_broker import free_port
+from tests.plain_messages import Ask
 
 LIMIT = 100
 
@@ -45,11 +42,8 @@ def limited(tmp_path: Path):
 
 
 def create(sock: socket.socket, count: int) -> list[int]:
-    topics = [
-        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1)
-        for number in range(count)
-    ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=10_000)
+    topics = [{"name": f"t{n}", "num_partitions": 1, "replication_factor": 1} for n in range(count)]
+    request = Ask.CreateTopics(topics=topics, timeout_ms=10_000)
     answer = wire.exchange(sock, encode_request(request, 7, 1, "test"))
     return [row.error_code for row in decode_response(answer, CreateTopicsResponse, 7)[1].topics]
 

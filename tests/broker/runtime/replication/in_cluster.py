@@ -20,7 +20,7 @@ from kstore.protocol.controller.broker_requests import (
     UpdateMetadataPartition,
 )
 from kstore.types import TopicPartition
-from tests.plain_messages import Ask
+from tests.plain_messages import Ask, error_codes
 
 ME, OTHER, THIRD = 1, 2, 3
 BROKER_EPOCH = 40
@@ -103,6 +103,12 @@ def state(
     )  # fmt: skip
 
 
+def stop(index: int = 0, epoch: int = 9, *, delete: bool = True, **fields: Any) -> Any:
+    row = {"partition_index": index, "leader_epoch": epoch, "delete_partition": delete}
+    topics = [{"topic_name": "t", "topic_id": ID, "partition_states": [row]}]
+    return Ask.StopReplica(**(SAID | {"topic_states": topics} | fields))
+
+
 def metadata(
     *rows: Any, topic_id: UUID = ID, alive: tuple[int, ...] = (ME, OTHER), **fields: Any
 ) -> Any:
@@ -124,4 +130,6 @@ def known(leader: int, epoch: int = 0, index: int = 0, **fields: Any) -> UpdateM
 
 
 def codes(response: Any) -> list[int]:
-    return [row.error_code for topic in response.topics for row in topic.partition_errors]
+    """Of the partitions, in LeaderAndIsr's response or StopReplica's."""
+    rows = response.topics if hasattr(response, "topics") else response.partition_errors
+    return error_codes(rows)

@@ -9,7 +9,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,17 +18,11 @@ from kstore.broker.runtime import dir_threads
 from kstore.broker.runtime.replication import replica_manager
 from kstore.errors import ErrorCode
 from kstore.log import LogDir
-from kstore.protocol.controller.broker_requests import (
-    FULL,
-    StopReplicaPartition,
-    StopReplicaRequest,
-    StopReplicaTopic,
-)
+from kstore.protocol.controller.broker_requests import FULL
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.beside.waiting import reached
 from tests.broker.runtime.replication.in_cluster import (
-    BROKER_EPOCH,
     ID,
     ME,
     OTHER,
@@ -39,6 +32,7 @@ from tests.broker.runtime.replication.in_cluster import (
     on_a_loop,
     opened,
     state,
+    stop,
 )
 
 
@@ -87,18 +81,6 @@ async def hanging(folder: Path) -> AsyncIterator[Hanging]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation that takes half a second counts as hanging."""
     monkeypatch.setattr(dir_threads, "HANGS_AFTER_S", 0.5)
-
-
-def stop(index: int, *, delete: bool = True) -> StopReplicaRequest:
-    row = StopReplicaPartition(partition_index=index, leader_epoch=9, delete_partition=delete)
-    return StopReplicaRequest(
-        controller_epoch=5, broker_epoch=BROKER_EPOCH,
-        topic_states=[StopReplicaTopic(topic_name="t", partition_states=[row])],
-    )  # fmt: skip
-
-
-def stopped(response: Any) -> list[int]:
-    return [row.error_code for row in response.partition_errors]
 
 
 @on_a_loop
@@ -169,11 +151,11 @@ async def test_what_was_put_off_is_not_done_for_a_replica_that_is_to_end(folder:
         await made.hang()
         assert codes(await manager.leader_and_isr(isr(state(epoch=1, index=there)))) == [0]
         timed_out = ErrorCode.REQUEST_TIMED_OUT
-        assert stopped(await manager.stop_replica(stop(there))) == [timed_out], "say it again"
-        assert stopped(await manager.stop_replica(stop(1 - there))) == [0]
+        assert codes(await manager.stop_replica(stop(there))) == [timed_out], "say it again"
+        assert codes(await manager.stop_replica(stop(1 - there))) == [0]
         assert not made.call.done()
         await made.go_on()
-        assert stopped(await manager.stop_replica(stop(there))) == [0]
+        assert codes(await manager.stop_replica(stop(there))) == [0]
         await asyncio.sleep(0.05)
         assert place not in replicas.hosted
         assert not list(folder.glob(f"*/t-{there}"))
@@ -188,12 +170,12 @@ async def test_a_deletion_in_a_log_dir_that_hangs_is_said_to_be_done_when_it_is(
         [there] = [index for index in (0, 1) if made.lies(index) == [True]]
         await made.hang()
         timed_out = ErrorCode.REQUEST_TIMED_OUT
-        assert stopped(await manager.stop_replica(stop(there))) == [timed_out]
+        assert codes(await manager.stop_replica(stop(there))) == [timed_out]
         assert TopicPartition("t", there) not in manager.replicas.hosted, "it is led no more"
-        assert stopped(await manager.stop_replica(stop(there))) == [timed_out], "not yet"
+        assert codes(await manager.stop_replica(stop(there))) == [timed_out], "not yet"
         assert list(folder.glob(f"*/t-{there}"))
         await made.go_on()
-        assert stopped(await manager.stop_replica(stop(there))) == [0]
+        assert codes(await manager.stop_replica(stop(there))) == [0]
         assert not list(folder.glob(f"*/t-{there}"))
 
 
@@ -237,12 +219,12 @@ async def test_a_deletion_waits_for_the_end_of_a_move_but_nobody_else_does(folde
     async with half_moved(folder) as (made, moved):
         manager = made.manager
         timed_out = ErrorCode.REQUEST_TIMED_OUT
-        assert stopped(await manager.stop_replica(stop(moved))) == [timed_out]
-        assert stopped(await manager.stop_replica(stop(moved))) == [timed_out], "not yet"
+        assert codes(await manager.stop_replica(stop(moved))) == [timed_out]
+        assert codes(await manager.stop_replica(stop(moved))) == [timed_out], "not yet"
         assert not made._go_on.is_set()
         await made.go_on()
         await reached(lambda: not made.broker.log_manager.leaving)
-        assert stopped(await manager.stop_replica(stop(moved))) == [0]
+        assert codes(await manager.stop_replica(stop(moved))) == [0]
         assert not list(folder.glob(f"*/t-{moved}"))
 
 
@@ -345,7 +327,7 @@ async def test_an_older_request_that_comes_late_does_not_replace_a_role_that_was
         assert codes(late) == [ErrorCode.STALE_CONTROLLER_EPOCH]
         older = stop(index, delete=False)
         older.topic_states[0].partition_states[0].leader_epoch = 5
-        assert stopped(await manager.stop_replica(older)) == [ErrorCode.FENCED_LEADER_EPOCH]
+        assert codes(await manager.stop_replica(older)) == [ErrorCode.FENCED_LEADER_EPOCH]
         await made.go_on()
         await cut
         await reached(lambda: replicas.hosted[place][:2] == (OTHER, 6))

@@ -21,36 +21,28 @@ from kstore.broker.runtime.replication import isr as isr_module
 from kstore.broker.runtime.replication.isr import IsrChanges
 from kstore.errors import ErrorCode, NetworkError, RequestTimedOutError
 from kstore.log import open_log_dir
-from kstore.protocol.controller.broker_requests import (
-    AlteredPartition,
-    AlteredTopic,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    BrokerState,
-    IsrPartition,
-    IsrTopic,
-)
 from tests.beside.waiting import reached
+from tests.plain_messages import Answer, Ask
 
 ME, NEAR, FAR = 5, 6, 7
 REPLICAS = (ME, NEAR, FAR)
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 BROKER_EPOCH = 900
 LAG_MS = 100_000
-Answer = Callable[[AlterPartitionRequest], AlterPartitionResponse]
+Reply = Callable[[Any], Any]
 
 
 class Controller:
     """Gives these answers to proposals in turn, and accepts all later ones."""
 
     def __init__(self) -> None:
-        self.asked: list[AlterPartitionRequest] = []
-        self.answers: list[Answer | Exception] = []
+        self.asked: list[Any] = []
+        self.answers: list[Reply | Exception] = []
         self.versions: dict[int, int] = {}
         self.hold = asyncio.Event()
         self.hold.set()
 
-    async def ask(self, node_id: int, request: Any, timeout_s: float) -> AlterPartitionResponse:
+    async def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
         self.asked.append(request)
         await self.hold.wait()
         answer = self.answers.pop(0) if self.answers else self.granted
@@ -58,36 +50,29 @@ class Controller:
             raise answer
         return answer(request)
 
-    def granted(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    def granted(self, request: Any) -> Any:
         """Accept every proposal, with the next version."""
-        return answer(request, lambda row: (0, _ids(row), row.partition_epoch + 1))
+        ids = lambda row: [member.broker_id for member in row.new_isr_with_epochs]  # noqa: E731
+        return answer(request, lambda row: (0, ids(row), row.partition_epoch + 1))
 
 
-def answer(
-    request: AlterPartitionRequest, decide: Callable[[IsrPartition], tuple[int, list[int], int]]
-) -> AlterPartitionResponse:
+def answer(request: Any, decide: Callable[[Any], tuple[int, list[int], int]]) -> Any:
     """An answer with (error code, ISR, version) for each partition, in the leader's epoch."""
-    response = AlterPartitionResponse()
+    topics = []
     for topic in request.topics:
-        told = AlteredTopic(topic_id=topic.topic_id)
-        response.topics.append(told)
+        rows = []
         for row in topic.partitions:
             code, isr, version = decide(row)
-            told.partitions.append(
-                AlteredPartition(
-                    partition_index=row.partition_index, error_code=code, leader_id=ME,
-                    leader_epoch=row.leader_epoch, isr=isr, partition_epoch=version,
-                )
-            )  # fmt: skip
-    return response
+            rows.append({
+                "partition_index": row.partition_index, "error_code": code, "leader_id": ME,
+                "leader_epoch": row.leader_epoch, "isr": isr, "partition_epoch": version,
+            })  # fmt: skip
+        topics.append({"topic_id": topic.topic_id, "partitions": rows})
+    return Answer.AlterPartition(topics=topics)
 
 
-def refused(code: int) -> Answer:
+def refused(code: int) -> Reply:
     return lambda request: answer(request, lambda row: (code, [ME], row.partition_epoch))
-
-
-def _ids(row: IsrPartition) -> list[int]:
-    return [member.broker_id for member in row.new_isr_with_epochs]
 
 
 class Leader:
@@ -156,20 +141,18 @@ def test_proposals_of_one_turn_go_together(run: Any) -> None:
         await reached(lambda: (first.isr, second.isr) == ((ME, NEAR), (ME, FAR)))
         assert (first.isr_version, first.proposed_isr) == (11, None)
         rows = [
-            IsrPartition(
-                partition_index=index, leader_epoch=3, partition_epoch=10,
-                new_isr_with_epochs=[
-                    BrokerState(broker_id=ME, broker_epoch=BROKER_EPOCH),
-                    BrokerState(broker_id=node, broker_epoch=-1),
-                ],
-            )
+            {"partition_index": index, "leader_epoch": 3, "partition_epoch": 10,
+             "new_isr_with_epochs": [
+                 {"broker_id": ME, "broker_epoch": BROKER_EPOCH},
+                 {"broker_id": node, "broker_epoch": -1},
+             ]}
             for index, node in ((0, NEAR), (1, FAR))
         ]  # fmt: skip
         assert leader.controller.asked == [
-            AlterPartitionRequest(
+            Ask.AlterPartition(
                 broker_id=ME,
                 broker_epoch=BROKER_EPOCH,
-                topics=[IsrTopic(topic_id=TOPIC_ID, partitions=rows)],
+                topics=[{"topic_id": TOPIC_ID, "partitions": rows}],
             )
         ]
 
@@ -197,10 +180,10 @@ def test_what_is_proposed_while_one_is_under_way_comes_next(run: Any) -> None:
         NetworkError("gone"),
         RequestTimedOutError("it stands still"),
         RuntimeError("a defect"),
-        lambda request: AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER),
-        lambda request: AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+        lambda request: Answer.AlterPartition(error_code=ErrorCode.NOT_CONTROLLER),
+        lambda request: Answer.AlterPartition(error_code=ErrorCode.STALE_BROKER_EPOCH),
         refused(ErrorCode.NOT_CONTROLLER),
-        lambda request: AlterPartitionResponse(),
+        lambda request: Answer.AlterPartition(),
     ],
 )
 def test_an_undecided_proposal_is_asked_again(run: Any, problem: Any) -> None:
@@ -231,7 +214,7 @@ def test_the_controllers_own_broker_asks_without_a_connection(run: Any) -> None:
     async def story(leader: Leader) -> None:
         asked = []
 
-        async def alter_partition(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        async def alter_partition(request: Any) -> Any:
             asked.append(request)
             return leader.controller.granted(request)
 

@@ -17,13 +17,7 @@ import pytest
 from kstore.broker.coordination import znodes
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.broker_requests import (
-    FULL,
-    INCREMENTAL,
-    StopReplicaPartition,
-    StopReplicaRequest,
-    StopReplicaTopic,
-)
+from kstore.protocol.controller.broker_requests import FULL, INCREMENTAL
 from kstore.record import batches, build_batch
 from kstore.types import TopicPartition
 from tests.broker.runtime.replication.in_cluster import (
@@ -40,9 +34,11 @@ from tests.broker.runtime.replication.in_cluster import (
     on_a_loop,
     opened,
     state,
+    stop,
 )
 from tests.log.handling import remove_index
 from tests.log.segments.test_damage import flip
+from tests.plain_messages import Ask
 
 
 @on_a_loop
@@ -68,13 +64,7 @@ async def test_a_broker_leads_then_follows_then_stops(folder: Path) -> None:
         assert partition.online
         assert partition.log_end_offset == 1, "the log is the same"
 
-        stop = StopReplicaPartition(partition_index=0, leader_epoch=3, delete_partition=True)
-        request = StopReplicaRequest(
-            controller_epoch=5, broker_epoch=BROKER_EPOCH,
-            topic_states=[StopReplicaTopic(topic_name="t", partition_states=[stop])],
-        )  # fmt: skip
-        response = await manager.stop_replica(request)
-        assert [row.error_code for row in response.partition_errors] == [0]
+        assert codes(await manager.stop_replica(stop(epoch=3))) == [0]
         assert not (folder / "data" / "t-0").exists()
         assert partition.log is None
         assert not partition.online
@@ -95,7 +85,7 @@ async def test_a_deposed_controller_and_news_for_an_earlier_life_are_refused(fol
         stale = ErrorCode.STALE_CONTROLLER_EPOCH
         assert (await manager.leader_and_isr(isr(controller_epoch=4))).error_code == stale
         assert (await manager.update_metadata(metadata(controller_epoch=4))).error_code == stale
-        assert (await manager.stop_replica(StopReplicaRequest(controller_epoch=4))).error_code == (
+        assert (await manager.stop_replica(Ask.StopReplica(controller_epoch=4))).error_code == (
             stale
         )
         early = isr(state(epoch=9), broker_epoch=BROKER_EPOCH - 1)

@@ -12,17 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.controller.broker_requests import (
-    FULL,
-    INCREMENTAL,
-    StopReplicaPartition,
-    StopReplicaRequest,
-    StopReplicaTopic,
-)
+from kstore.protocol.controller.broker_requests import FULL, INCREMENTAL
 from kstore.types import TopicPartition
 from tests.broker.runtime.replication.in_cluster import (
-    BROKER_EPOCH,
-    ID,
     ME,
     OTHER,
     InCluster,
@@ -30,6 +22,7 @@ from tests.broker.runtime.replication.in_cluster import (
     isr,
     opened,
     state,
+    stop,
 )
 
 PARTITIONS = 4
@@ -37,7 +30,7 @@ STEPS = 40
 NOBODY, DELETED = -1, -2
 
 
-class Told(NamedTuple):
+class Role(NamedTuple):
     leader: int
     epoch: int
 
@@ -47,10 +40,10 @@ class Model:
 
     def __init__(self) -> None:
         self.controller_epoch = 0
-        self.told: dict[int, Told] = {}
+        self.told: dict[int, Role] = {}
         self.logs: set[int] = set()
 
-    def leader_and_isr(self, epoch: int, rows: dict[int, Told], *, full: bool) -> list[int] | None:
+    def leader_and_isr(self, epoch: int, rows: dict[int, Role], *, full: bool) -> list[int] | None:
         """The error of each row; None if the whole request is refused."""
         if epoch < self.controller_epoch:
             return None
@@ -121,13 +114,7 @@ async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
     if kind == "stop":
         leader_epoch = dice.choice((DELETED, dice.randrange(8), dice.randrange(8)))
         delete = leader_epoch == DELETED or dice.random() < 0.5
-        row = StopReplicaPartition(
-            partition_index=index, leader_epoch=leader_epoch, delete_partition=delete
-        )
-        topic = StopReplicaTopic(topic_name="t", partition_states=[row], topic_id=ID)
-        request = StopReplicaRequest(
-            controller_epoch=controller_epoch, broker_epoch=BROKER_EPOCH, topic_states=[topic]
-        )
+        request = stop(index, leader_epoch, delete=delete, controller_epoch=controller_epoch)
         answer = await manager.stop_replica(request)
         stale = controller_epoch < model.controller_epoch
         expected = model.stop(controller_epoch, index, leader_epoch, delete=delete)
@@ -136,7 +123,7 @@ async def step(dice: random.Random, model: Model, broker: InCluster) -> None:
             assert answer.partition_errors[0].error_code == (expected or 0)
         return
     chosen = [i for i in range(PARTITIONS) if dice.random() < 0.6]
-    rows = {i: Told(dice.choice((ME, OTHER, NOBODY)), dice.randrange(8)) for i in chosen}
+    rows = {i: Role(dice.choice((ME, OTHER, NOBODY)), dice.randrange(8)) for i in chosen}
     # An epoch has only one leader.
     rows = {
         i: model.told[i] if i in model.told and model.told[i].epoch == told.epoch else told

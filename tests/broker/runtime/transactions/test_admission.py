@@ -12,14 +12,9 @@ from kstore.broker.runtime.transactions.admission import OwnAdmission
 from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
-from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-)
 from kstore.types import TopicPartition
 from tests.broker.runtime.replication.in_cluster import codes, isr, opened, state
+from tests.plain_messages import Answer
 
 CLAIM = Claim(7, 0)
 PLACE = TopicPartition("t", 0)
@@ -105,18 +100,13 @@ class Coordinating:
     async def ask(self, node_id: int, request: Any, timeout_s: float) -> Any:
         self.asked.set()
         await self.may_answer.wait()
-        rows = [
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=index)
-                    for index in topic.partitions
-                ],
-            )
+        topics = [
+            {"name": topic.name,
+             "results_by_partition": [{"partition_index": each} for each in topic.partitions]}
             for topic in request.transactions[0].topics
-        ]
-        result = AddPartitionsToTxnResult(transactional_id="tx", topic_results=rows)
-        return AddPartitionsToTxnResponse(results_by_transaction=[result])
+        ]  # fmt: skip
+        result = {"transactional_id": "tx", "topic_results": topics}
+        return Answer.AddPartitionsToTxn(results_by_transaction=[result])
 
 
 def test_a_batch_is_verified_again_after_a_marker_that_overtook_the_answer(tmp_path: Path) -> None:
