@@ -11,6 +11,7 @@ import typer
 from kstore.types import TopicPartition
 
 __all__ = [
+    "each_of",
     "key_values",
     "one_of",
     "parse_datetime_ms",
@@ -43,6 +44,14 @@ def one_of(name: str, value: str, *known: str) -> str:
     if value not in known:
         raise typer.BadParameter(f"{name} is {' or '.join(known)}, not {value!r}")
     return value
+
+
+def each_of(name: str, values: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The values as Kafka spells them, whatever their case; raises typer.BadParameter for one that
+    is not known.
+    """
+    spelled = {each.lower(): each for each in known}
+    return [one_of(name, spelled.get(value.lower(), value), *known) for value in values or ()]
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -1,5 +1,6 @@
 """Commands for administrators: topics, groups, configs, ACLs, quotas, users, features,
 reassignments. The broker makes all decisions.
 
-May import: kstore.acls, kstore.cli, kstore.clients, kstore.errors, kstore.types.
+May import: kstore.acls, kstore.cli, kstore.clients, kstore.config.nearest, kstore.errors,
+kstore.types.
 """

@@ -13,6 +13,8 @@ from kstore.cli.options import DryRun
 from kstore.cli.output import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kstore.clients import AdminClient
     from kstore.clients.admin import ConfigEntry
     from kstore.clients.admin.configs import ResourceKind
@@ -150,8 +152,28 @@ def unset(
 ) -> None:
     """Reset configs to their defaults."""
     resource, of = _resource(kind, name)
+    check_names(admin, resource, of, keys)
     admin.alter_configs(of, dict.fromkeys(keys), resource=resource, validate_only=dry_run)
     _say(out, kind, name, keys, dry_run=dry_run)
+
+
+def check_names(admin: AdminClient, resource: ResourceKind, of: str, keys: Iterable[str]) -> None:
+    """Raise InvalidConfigError for a config that the resource can't have. Brokers do not: they
+    take the removal of any config for done.
+    """
+    from kstore.config.nearest import did_you_mean
+    from kstore.errors import InvalidConfigError
+
+    known = dict(admin.describe_configs(of, resource=resource))
+    if resource == "broker" and not of:  # of the default, only what is set is known
+        broker = admin.describe_cluster().brokers[0]
+        known |= admin.describe_configs(str(broker.node_id), resource=resource)
+    for key in keys:
+        if key not in known and not key.startswith("listener.name."):
+            raise InvalidConfigError(
+                f"{resource} {of or 'default'!r}: there is no config {key!r}"
+                f"{did_you_mean(key, known)}"
+            )
 
 
 def _say(out: Output, kind: str, name: str, keys: list[str], *, dry_run: bool) -> None:

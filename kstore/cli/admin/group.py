@@ -13,7 +13,7 @@ from kstore.cli.admin import share_group
 from kstore.cli.admin.group_reset import register as register_reset
 from kstore.cli.admin.group_verify import register as register_verify
 from kstore.cli.admin_command import admin_command
-from kstore.cli.arguments import one_of, parse_partitions
+from kstore.cli.arguments import each_of, parse_partitions
 from kstore.cli.failure import FAILED, fail
 from kstore.cli.output import Output
 from kstore.types import TopicPartition
@@ -45,12 +45,6 @@ STATES = (
 )  # fmt: skip
 
 
-def _known(option: str, given: list[str] | None, names: tuple[str, ...]) -> list[str]:
-    """The names as Kafka writes them; raises typer.BadParameter for one that is unknown."""
-    spelled = {name.lower(): name for name in names}
-    return [one_of(option, spelled.get(name.lower(), name), *names) for name in given or ()]
-
-
 @admin_command(app, "list", "kstore group list --state Empty --type consumer")
 def list_groups(
     admin: AdminClient,
@@ -80,7 +74,7 @@ def list_groups(
             "protocol": row.protocol_type or None,
         }
         for row in admin.list_groups(
-            states=_known("--state", state, STATES), types=_known("--type", kind, TYPES)
+            states=each_of("--state", state, STATES), types=each_of("--type", kind, TYPES)
         )
     ]
     out.table(rows, ["group", "type", "state", "protocol"])

@@ -274,6 +274,10 @@ def alter(
         raise typer.BadParameter("nothing to change: use --partitions, --config or --unset")
     if replicas and partitions is None:
         raise typer.BadParameter("--replicas is for new partitions: use --partitions too")
+    if unset:
+        from kstore.cli.admin.config import check_names
+
+        check_names(admin, "topic", topic, unset)
     if changes:
         admin.alter_configs(topic, changes, validate_only=dry_run)
     if partitions is not None:

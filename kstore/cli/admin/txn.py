@@ -9,7 +9,7 @@ import typer
 
 from kstore.cli import completion
 from kstore.cli.admin_command import admin_command
-from kstore.cli.arguments import parse_duration_ms, parse_partition
+from kstore.cli.arguments import each_of, parse_duration_ms, parse_partition
 from kstore.cli.failure import FAILED, fail
 from kstore.cli.output import Output
 from kstore.types import TopicPartition
@@ -25,13 +25,22 @@ app = typer.Typer(
 )
 
 
+STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+
+
 @admin_command(app, "list", "kstore txn list --state Ongoing --longer-than 5m")
 def list_transactions(
     admin: AdminClient,
     out: Output,
     state: Annotated[
         list[str] | None,
-        typer.Option(help="Show only ids in this state, such as Ongoing; may be repeated."),
+        typer.Option(
+            autocompletion=completion.words(*STATES),
+            help="Show only ids in this state, such as Ongoing; may be repeated.",
+        ),
     ] = None,
     longer_than: Annotated[
         str | None,
@@ -53,7 +62,7 @@ def list_transactions(
     rows = [
         row._asdict()
         for row in admin.list_transactions(
-            states=state or (), min_duration_ms=duration_ms, id_pattern=match
+            states=each_of("--state", state, STATES), min_duration_ms=duration_ms, id_pattern=match
         )
     ]
     out.table(rows, ["transactional_id", "producer_id", "state"])

@@ -260,6 +260,41 @@ def test_configs_are_set_shown_and_unset(kstore: Shell, admin: AdminClient) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("config unset topic typos retention.mss", "did you mean retention.ms?"),
+        ("config unset broker default log.retention.mss", "did you mean log.retention.ms?"),
+        ("config unset broker 1 log.retention.mss", "did you mean log.retention.ms?"),
+        ("config unset group g2 consumer.session.timeout", "did you mean consumer.session.time"),
+        ("config unset client-metrics m interval", "did you mean interval.ms?"),
+        ("topic alter typos --unset retention.mss", "did you mean retention.ms?"),
+    ],
+)
+def test_a_config_that_does_not_exist_is_not_unset(
+    kstore: Shell, admin: AdminClient, words: str, hint: str
+) -> None:
+    admin.create_topics(["typos"], raise_errors=False)
+    assert hint in kstore.text(*words.split(), code=1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "config unset topic typos retention.ms",
+        "config unset broker default log.retention.ms",
+        "config unset broker 1 listener.name.internal.ssl.keystore.location",
+        "config unset group g2 consumer.session.timeout.ms",
+        "config unset client-metrics m interval.ms",
+    ],
+)
+def test_a_config_that_is_not_set_may_be_unset(
+    kstore: Shell, admin: AdminClient, words: str
+) -> None:
+    admin.create_topics(["typos"], raise_errors=False)
+    assert "changed" in kstore.text(*words.split())
+
+
 def test_transactions_are_listed_described_and_aborted(
     kstore: Shell, broker: KstoreBroker, admin: AdminClient
 ) -> None:
@@ -273,6 +308,8 @@ def test_transactions_are_listed_described_and_aborted(
     producer.flush()
     (row,) = kstore.json("txn", "list", "--state", "Ongoing", "--match", "pay.*")
     assert row["transactional_id"] == "payer"
+    assert "--state is Empty or Ongoing or" in kstore.text("txn", "list", "--state", "Open", code=2)
+    assert len(kstore.json("txn", "list", "--state", "ongoing")) == 1
     (row,) = kstore.json("txn", "describe", "payer")
     assert (row["state"], row["partitions"]) == ("Ongoing", ["money:0"])
     (row,) = kstore.json("txn", "producers", "money:0")
