@@ -170,7 +170,8 @@ def plan_partitions(
             f"'{new.name}' gets {new.total_count - have} more partitions, but replicas are given "
             f"for {len(new.assignments)}; give them for each, or for none.",
         )
-    return _assigned(image, dict(enumerate(new.assignments)))
+    width = len(topic.partitions[0].replicas)
+    return _assigned(image, dict(enumerate(new.assignments, have)), have, width)
 
 
 def check_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -280,15 +281,20 @@ def _down(image: MetadataImage) -> set[int]:
 
 
 def _assigned(
-    image: MetadataImage, assignments: Mapping[int, Sequence[int]]
+    image: MetadataImage,
+    assignments: Mapping[int, Sequence[int]],
+    first: int = 0,
+    width: int | None = None,
 ) -> tuple[tuple[int, ...], ...]:
-    missing = next((index for index in range(len(assignments)) if index not in assignments), None)
+    """``width``: the number of replicas that the partitions before ``first`` have."""
+    indexes = range(first, first + len(assignments))
+    missing = next((index for index in indexes if index not in assignments), None)
     if missing is not None:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partition {missing} has no replicas; number partitions from 0 without a gap.",
         )
-    width, up = len(assignments[0]), set(image.brokers)
+    width, up = width or len(assignments[0]), set(image.brokers)
     named = {broker for replicas in assignments.values() for broker in replicas}
     known = up if named <= up else up | _down(image)
     for index, replicas in assignments.items():
@@ -308,4 +314,4 @@ def _assigned(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Partition {index} can't have the replicas {list(replicas)}: {problem}.",
             )
-    return tuple(tuple(assignments[index]) for index in range(len(assignments)))
+    return tuple(tuple(assignments[index]) for index in indexes)

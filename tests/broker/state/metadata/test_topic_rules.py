@@ -138,10 +138,18 @@ def test_a_refusal_names_the_numbers_that_do_not_fit() -> None:
         plan_partitions(image(1, "have"), NewPartitions("have", 2))
     with pytest.raises(TopicError, match=r"partition 3 time\(s\): brokers known: 2\."):
         plan(image(2), NewTopic("t", 1, 3))
+    with pytest.raises(TopicError, match=r"Partition 2 .* \[9\]: the brokers are \[1\]"):
+        plan_partitions(image(1, "have"), NewPartitions("have", 3, [[9]]))
     with pytest.raises(TopicError, match="Partition 1 has no replicas"):
         plan(image(2), NewTopic("t", assignments={0: [1], 2: [1]}))
     with pytest.raises(TopicError, match=r"Partition 0 .* \[7\]: the brokers are \[1, 2\]"):
         plan(image(2), NewTopic("t", assignments={0: [7]}))
+
+
+def test_replicas_of_new_partitions_are_as_many_as_the_topic_has() -> None:
+    with pytest.raises(TopicError, match=r"Partition 2 .* \[1, 2\]: partition 0 has 1 of them"):
+        plan_partitions(image(2, "have"), NewPartitions("have", 3, [[1, 2]]))
+    assert plan_partitions(image(2, "have"), NewPartitions("have", 3, [[2]])) == ((2,),)
 
 
 def test_growth_keeps_the_number_of_replicas() -> None:
