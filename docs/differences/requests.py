@@ -175,6 +175,24 @@ RECORDS = (
         "kstore's own metrics page is a receiver.",
     ),
     Difference(
+        "The messages of errors, which tools print after the name of the error",
+        "Kafka's sentences.",
+        "kstore's own sentences; some also say what to do. The error codes are Kafka's.",
+        "They name kstore's rules and limits.",
+    ),
+    Difference(
+        "Names of loggers (`--entity-type broker-loggers`)",
+        "Java classes and packages.",
+        "Python modules, which begin with `kstore.`; `root` too.",
+        "They are kstore's loggers.",
+    ),
+    Difference(
+        "DescribeConfigs of all configs",
+        "Kafka's configs.",
+        "kstore's own configs as well; they begin with `kstore.`.",
+        "Clients can show and set them.",
+    ),
+    Difference(
         "Documentation of settings in DescribeConfigs",
         "Kafka's text.",
         "kstore's own text.",
