@@ -41,8 +41,9 @@ READY_S = 20.0
 
 
 def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Awaitable[Any]]:
-    """Wrap a handler: if the coordination store fails, the client gets an error. The request may or
-    may not have taken effect.
+    """Wrap a handler: if the coordination store fails, or this broker is no longer the controller
+    when the request's turn comes, the client gets an error. After a failure of the store, the
+    request may or may not have taken effect.
     """
 
     async def run(broker: HasNode, request: Any, ctx: RequestContext) -> Any:
@@ -56,6 +57,8 @@ def carried_out(handler: Handler) -> Callable[[HasNode, Any, RequestContext], Aw
             )
             broker.node.report(f"a request of {ctx.client_id}: {words}", words)
             return failed(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, words)
+        except KafkaError as problem:
+            return failed(request, ctx.api_version, problem.code, str(problem))
 
     return run
 

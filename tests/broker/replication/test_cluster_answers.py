@@ -20,7 +20,7 @@ from kstore.broker.api.requests.splitting import PIECES
 from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.api.transactions.admin import handle_describe_producers
 from kstore.broker.coordination.store import StoreUnavailableError
-from kstore.errors import ErrorCode
+from kstore.errors import ErrorCode, error_for
 from kstore.protocol.metadata.metadata import MetadataResponse
 from kstore.protocol.metadata.topics import DeleteTopicsResponse
 from kstore.protocol.registry import (
@@ -197,6 +197,24 @@ async def test_where_the_store_fails_a_change_is_answered_as_one_that_may_have_h
         response = await carried_out(fail)(broker, request, ctx(19))
         told = {row.name: row.error_code for row in response.topics}
         assert told == dict.fromkeys(("t", "u"), ErrorCode.REQUEST_TIMED_OUT)
+
+
+@pytest.mark.parametrize("api", [43, 45, 46])
+def test_a_controller_that_ends_before_a_request_s_turn_answers_not_controller(
+    tmp_path: Path, api: int
+) -> None:
+    @on_a_loop
+    async def ask(folder: Path) -> None:
+        async with opened(folder) as broker:
+
+            async def fail(*asked: Any) -> None:
+                raise error_for(ErrorCode.NOT_CONTROLLER, "it ended: a later controller")
+
+            request = APIS[api].request()
+            response = await carried_out(fail)(broker, request, ctx(api))
+            assert response.error_code == ErrorCode.NOT_CONTROLLER
+
+    ask(tmp_path)
 
 
 @on_a_loop
