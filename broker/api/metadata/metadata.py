@@ -27,7 +27,7 @@ from kstore.broker.api.security.access import (
     permitted,
 )
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
-from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError, check_name
+from kstore.broker.state.metadata.topic_rules import TopicError, check_name
 from kstore.broker.state.work import ROWS_BETWEEN, Work, each, in_order
 from kstore.errors import ErrorCode
 from kstore.protocol import ProtocolError
@@ -45,9 +45,10 @@ from kstore.protocol.metadata.metadata import (
 from kstore.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.node import Node
-    from kstore.broker.runtime.topics.topics import Topics
+    from kstore.broker.runtime.topics.auto_creation import AutoCreation
 
 __all__ = [
     "cluster_operations",
@@ -58,8 +59,6 @@ __all__ = [
 NOT_ASKED = -(2**31)
 NO_LEADER = -1
 NO_OPERATIONS = 0
-NOT_YET = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Temporary errors of a creation. Clients get another error, after which they retry."""
 FIRST_FLEXIBLE = 9
 MAX_EPOCH_BYTES = 9
 """The size of the tagged fields at the end of a response with the largest partition epoch."""
@@ -86,7 +85,7 @@ class MetadataParts(ImageParts, Protocol):
     """The parts of a broker that the handler of Metadata uses."""
 
     @property
-    def topics(self) -> Topics:
+    def auto_creation(self) -> Lazy[AutoCreation]:
         """Creates missing topics."""
 
 
@@ -200,13 +199,8 @@ async def _create_and_describe(
     broker: MetadataParts, request: MetadataRequest, ctx: RequestContext, missing: list[str],
     errors: dict[str, int],
 ) -> EncodedMetadata:  # fmt: skip
-    for name in missing:
-        try:
-            await broker.topics.ensure(NewTopic(name))
-        except TopicError as problem:
-            unsettled = problem.code in NOT_YET
-            errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if unsettled else problem.code
-    return _describe(broker, request, ctx, errors)
+    not_created = await broker.auto_creation().create(missing)
+    return _describe(broker, request, ctx, errors | not_created)
 
 
 def _describe(

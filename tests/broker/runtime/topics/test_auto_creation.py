@@ -1,0 +1,80 @@
+"""A Metadata request that creates topics waits only a moment for a creation that hangs: on a frozen
+log dir, or for a controller that does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstore.broker.runtime.topics import auto_creation
+from kstore.broker.runtime.topics.auto_creation import AutoCreation
+from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
+from kstore.errors import ErrorCode
+from kstore.protocol.registry import APIS, decode_response
+from tests.broker.api.requests.world import World, in_world
+from tests.plain_messages import Ask
+
+NOT_YET = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_metadata_describes_the_other_topics_while_a_creation_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_creation, "WAIT_S", 0.01)
+    topics = [{"name": "new"}, {"name": "newer"}, {"name": "old"}]
+    request = Ask.Metadata(topics=topics, allow_auto_topic_creation=True)
+
+    async def story(world: World) -> None:
+        released, begun = asyncio.Event(), []
+        await world.broker.topics.create(NewTopic("old"))
+        ensure = world.broker.topics.ensure
+
+        async def hang(new: NewTopic) -> Any:
+            begun.append(new.name)
+            await released.wait()
+            return await ensure(new)
+
+        async def error_codes() -> dict[str, int]:
+            answer = await world.ask(request, 9)
+            _, response = decode_response(answer, APIS[request.API_KEY].response, 9)
+            return {topic.name: topic.error_code for topic in response.topics}
+
+        monkeypatch.setattr(world.broker.topics, "ensure", hang)
+        for _ in range(2):
+            assert await error_codes() == {"new": NOT_YET, "newer": NOT_YET, "old": 0}
+        assert begun == ["new"], "the second request waited for the first one's creation"
+        released.set()
+        while not world.broker.image.topics.keys() >= {"new", "newer"}:
+            await asyncio.sleep(0.001)
+        assert await error_codes() == {"new": 0, "newer": 0, "old": 0}
+        assert begun == ["new", "newer"]
+
+    in_world(tmp_path, story)
+
+
+@pytest.mark.parametrize(("code", "answered"), [
+    (ErrorCode.NOT_CONTROLLER, NOT_YET),
+    (ErrorCode.REQUEST_TIMED_OUT, NOT_YET),
+    (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+])  # fmt: skip
+def test_a_refused_creation_is_tried_again_at_the_next_request(code: int, answered: int) -> None:
+    refused = []
+
+    async def refuse(new: NewTopic) -> Any:
+        refused.append(new.name)
+        raise TopicError(code, "no")
+
+    async def ask() -> None:
+        node: Any = SimpleNamespace(loop=asyncio.get_running_loop())
+        topics: Any = SimpleNamespace(ensure=refuse)
+        creation = AutoCreation(node, topics)
+        for _ in range(2):
+            assert await creation.create(["t"]) == {"t": answered}
+
+    asyncio.run(ask())
+    assert refused == ["t", "t"]
