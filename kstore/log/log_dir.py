@@ -30,8 +30,11 @@ from kstore.log.recovery.opening import begin, open_log
 from kstore.log.recovery.segment_index import load_around
 from kstore.log.segments.removal import remove_step
 from kstore.log.segments.segment_names import (
+    REMOVED_SUFFIX,
+    STRAY_SUFFIX,
     directory_name,
     read_topic_id,
+    unique_path,
     write_topic_id,
 )
 from kstore.log.settings import FlushPolicy, LogConfig
@@ -50,9 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogDir"]
 
-REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being deleted
 DRAIN_SECONDS = 30.0  # for appends that wait for the disk when the directory is closed
-STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may contain something useful
 _open_dirs: weakref.WeakSet[LogDir] = weakref.WeakSet()
 
 
@@ -362,7 +363,7 @@ class LogDir(LogDirFacts):
             for name in names:
                 # A new log with this name may be created at once: rename the files.
                 path = os.path.join(self.path, name)
-                removed = f"{path}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
+                removed = unique_path(path, REMOVED_SUFFIX)
                 with contextlib.suppress(FileNotFoundError):
                     self.env.fs.replace(path, removed)
                     taken.append(removed)
@@ -397,7 +398,7 @@ class LogDir(LogDirFacts):
             if log is not None:
                 self.close_log(log)
             self.state.index.forget_logs([os.path.basename(path)])
-            stray = f"{path}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
+            stray = unique_path(path, STRAY_SUFFIX)
             self.env.fs.replace(path, stray)
             return stray
 

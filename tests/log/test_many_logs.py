@@ -55,6 +55,21 @@ def test_logs_that_are_deleted_together_share_a_transaction(
         assert not list(tmp_path.glob("t-*"))
 
 
+def test_a_log_with_the_longest_name_can_be_deleted_and_renamed(tmp_path: Path) -> None:
+    longest = "x" * 249
+    with kstore.open_log_dir(tmp_path) as opened:
+        for partition in (0, 12345):
+            opened.log(longest, partition).append(b"a")
+        taken = opened.take_away(TopicPartition(longest, 0))
+        assert [Path(path).exists() for path in taken] == [True]
+        opened.put_aside(TopicPartition(longest, 12345))
+        assert opened.partitions() == []
+    with kstore.open_log_dir(tmp_path) as opened:
+        assert opened.partitions() == []
+        stray = tmp_path.glob("x*")
+        assert [path.name.endswith("-stray") for path in stray] == [True], "one is deleted"
+
+
 def test_records_that_are_deleted_together_share_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,14 +28,14 @@ def _mark(log_dir: LogDir | Directory, key: TopicPartition) -> str:
 
 def mark_future(log_dir: LogDir, key: TopicPartition) -> None:
     """Create the partition's folder in another log dir, with the mark of an unfinished copy."""
-    from kstore.log.log_dir import REMOVED_SUFFIX
+    from kstore.log.segments.segment_names import REMOVED_SUFFIX, unique_path
 
     folder = os.path.join(log_dir.path, str(key))
     if os.path.exists(folder):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
     # The folder has another name until the mark is in it, since a folder without a mark would be a
     # log. After a crash, the next start deletes a folder with that other name.
-    making = f"{folder}.{uuid.uuid4().hex}{REMOVED_SUFFIX}"
+    making = unique_path(folder, REMOVED_SUFFIX)
     mark = os.path.join(making, FUTURE_MARK)
     os.mkdir(making)
     try:

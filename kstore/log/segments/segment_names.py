@@ -20,8 +20,9 @@ from kstore.types import TopicPartition
 
 __all__ = [
     "CLEANED_SUFFIX", "CURSORS_FOLDER", "DELETED_SUFFIX", "LOG_SUFFIX", "METADATA_NAME",
-    "QUEUE_PREFIX", "SWAP_SUFFIX", "SegmentOpener", "directory_name", "new_segment", "only_zeros",
-    "parse_directory_name", "read_topic_id", "segment_bases", "segment_path", "write_topic_id",
+    "QUEUE_PREFIX", "REMOVED_SUFFIX", "STRAY_SUFFIX", "SWAP_SUFFIX", "SegmentOpener",
+    "directory_name", "new_segment", "only_zeros", "parse_directory_name", "read_topic_id",
+    "segment_bases", "segment_path", "unique_path", "write_topic_id",
 ]  # fmt: skip
 
 LOG_SUFFIX = ".log"
@@ -33,7 +34,9 @@ CURSORS_FOLDER = ".cursors"  # of a log dir
 QUEUE_PREFIX = "queue."  # in a partition's folder, of the files of its work queues
 OFFSET_DIGITS = 20
 _BYTES_AT_ONCE = 1 << 20
-_REMOVED = "-delete"  # the ending of a partition's directory that is being deleted
+REMOVED_SUFFIX = "-delete"  # of a partition's directory whose files are being deleted
+STRAY_SUFFIX = "-stray"  # of one that belongs to no topic, and may contain something useful
+_MAX_NAME = 255  # of a file or directory: characters, since names of topics are ASCII
 
 
 class SegmentOpener:
@@ -138,9 +141,18 @@ def directory_name(partition: TopicPartition) -> str:
 def parse_directory_name(name: str) -> TopicPartition | None:
     """The partition whose directory has this name; None if the name is not a partition's."""
     topic, dash, index = name.rpartition("-")
-    if not dash or not topic or not index.isdigit() or name.endswith(_REMOVED):
+    if not dash or not topic or not index.isdigit() or name.endswith(REMOVED_SUFFIX):
         return None
     return TopicPartition(topic, int(index))
+
+
+def unique_path(path: str, suffix: str) -> str:
+    """A new path for a partition's directory, with a unique id and the suffix. A long name is cut,
+    so that every legal name of a topic leaves room for them.
+    """
+    parent, name = os.path.split(path)
+    ending = f".{uuid.uuid4().hex}{suffix}"
+    return os.path.join(parent, name[: _MAX_NAME - len(ending)] + ending)
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID | None:
