@@ -144,6 +144,14 @@ class AloneTopics(Topics):
         with self._storing(name):
             await super().delete(name)
 
+    async def _remove(self, topic: TopicImage) -> None:
+        """See Topics. Includes the logs of an expansion that was not completed."""
+        grown, first = self._half_grown.get(topic.name, (None, 0))
+        if grown is not None and grown.topic_id == topic.topic_id:
+            topic = topic._replace(partitions=topic.partitions + grown.partitions[first:])
+        await super()._remove(topic)
+        self._half_grown.pop(topic.name, None)
+
     async def set_configs(
         self, name: str, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:

@@ -14,8 +14,13 @@ from kstore.broker.runtime.topics.alone_topics import AloneTopics
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
+from kstore.protocol.logs.produce import ProduceResponse
+from kstore.protocol.registry import decode_response
+from kstore.record import build_batch
+from tests.beside.waiting import reached
 from tests.broker.api.requests.world import World, in_world
 from tests.broker.runtime.topics.test_alone_topics import failing_once, shown, topics_of
+from tests.record_requests import only, produce_request
 
 FULL = StoreDiskError("the disk is full")
 
@@ -139,5 +144,24 @@ def test_of_two_requests_that_complete_an_expansion_one_opens_the_logs(
         assert isinstance(second, TopicError)
         assert second.code == ErrorCode.INVALID_PARTITIONS
         assert opened == [(3, 1)]
+
+    in_world(tmp_path, story)
+
+
+def test_a_topic_is_deleted_with_the_logs_of_an_expansion_that_was_not_completed(
+    tmp_path: Path,
+) -> None:
+    """They take producers' records before the expansion is shown: the store has decided it."""
+
+    async def story(world: World) -> None:
+        topics = await half_grown(world, tmp_path / "t-2")
+        batch = build_batch([b"v"])
+        answer = await world.ask(produce_request("t", batch, first=1, count=3, acks=-1), 12)
+        row = only(decode_response(answer, ProduceResponse, 12)[1])
+        assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+        assert len(shown(world).partitions) == 1
+        (tmp_path / "t-2").unlink()
+        await topics.delete("t")
+        await reached(lambda: not list(tmp_path.glob("t-*")))
 
     in_world(tmp_path, story)
