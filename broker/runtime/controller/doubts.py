@@ -34,6 +34,8 @@ class ControllerDoubts:
         self._now_ms = now_ms
         self._ends: dict[Place, dict[int, tuple[int, LogEnd]]] = {}
         """Doubted partition to broker id to the broker's epoch and the end of its log."""
+        self._is_raised = False
+        """Whether new partition epochs are above those that were given out before the restore."""
 
     def hear(self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any) -> None:
         """Apply a broker's report of where logs end."""
@@ -58,8 +60,21 @@ class ControllerDoubts:
             if change is not None:
                 changes.append(change)
             await slices.breathe()
+        if any(doubts.is_doubted(change.image) for change in changes) and not self._is_raised:
+            await self._raise_partition_epoch()
         await self._controller.commit(changes)
         await self.forget()
+
+    async def _raise_partition_epoch(self) -> None:
+        """Topics that the restored store does not know had partition epochs, too (KIP-232). Clients
+        that have these would take a topic with the same epochs for theirs.
+        """
+        controller = self._controller
+        known = controller.state.partition_epoch
+        epoch = doubts.partition_epoch_after(known, self._now_ms())
+        await controller.in_store(controller.store.write_partition_epoch, epoch)
+        controller.state = controller.state._replace(partition_epoch=epoch)
+        self._is_raised = True
 
     def _decide(self, broker: BrokerImage, place: Place, end: LogEnd) -> PartitionChange | None:
         state = self._controller.state

@@ -328,6 +328,10 @@ class ControllerStore:
         if first == count and end:
             self._write([end])
 
+    def write_partition_epoch(self, epoch: int) -> None:
+        """Set the largest partition epoch that was given out."""
+        self._write([[_epoch_op(epoch)]])
+
     def delete_topic(
         self,
         state: ControllerState,
@@ -339,15 +343,8 @@ class ControllerStore:
         name = topic.name
         mark = {"version": 1, "topic_id": znodes.encode_id(topic.topic_id)}
         deletions = deletion_rows(state, TopicId(name, topic.topic_id), replicas)
-        self._write(
-            [
-                [
-                    Create(f"{znodes.DELETIONS}/{name}", _json(mark)),
-                    _epoch_op(partition_epoch),
-                    *self._deletion_ops(name, deletions),
-                ]
-            ]
-        )
+        begun = Create(f"{znodes.DELETIONS}/{name}", _json(mark))
+        self._write([[begun, _epoch_op(partition_epoch), *self._deletion_ops(name, deletions)]])
         self.remove_topic_nodes(name)
 
     def remove_topic_nodes(self, name: str) -> None:

@@ -15,7 +15,7 @@ from kstore.broker.state.controller.state import ControllerState, PartitionChang
 from kstore.broker.state.metadata.image import PartitionImage
 
 __all__ = ["FIRST_BY_CLOCK", "LARGEST_EPOCH", "MOST_BY_CLOCK", "START_MS", "LogEnd", "doubted",
-           "epochs_by_clock", "is_doubted", "most_complete"]  # fmt: skip
+           "epochs_by_clock", "is_doubted", "most_complete", "partition_epoch_after"]  # fmt: skip
 
 START_MS = 1_735_689_600_000
 """1 January 2025, in Unix milliseconds. The next epoch of a doubted partition is the number of
@@ -26,6 +26,8 @@ FIRST_BY_CLOCK = 60_000_000
 """26 November 2026, when no version gave out such epochs yet: an earlier clock is wrong."""
 UNKNOWN_EPOCHS = 500
 """If the clock is wrong, the next epoch is this far above the known epochs instead."""
+UNKNOWN_PARTITIONS = 1 << 20
+"""The number of partition epochs that are left out after a restore."""
 LARGEST_EPOCH = 1 << 30
 """A larger leader epoch in a log is damage."""
 MOST_BY_CLOCK = LARGEST_EPOCH - (1 << 20)
@@ -63,6 +65,20 @@ def epochs_by_clock(now_ms: int) -> range:
     return range(FIRST_BY_CLOCK, min(until_now + _DAY_S, LARGEST_EPOCH) + 1)
 
 
+def _by_clock(known: int, now_ms: int) -> int:
+    """The epoch that the clock gives. 0 if it is not above the known one, or the clock is wrong."""
+    by_clock = (now_ms - START_MS) // 1000
+    is_usable = known < by_clock and FIRST_BY_CLOCK <= by_clock <= MOST_BY_CLOCK
+    return by_clock if is_usable else 0
+
+
+def partition_epoch_after(known: int, now_ms: int) -> int:
+    """A partition epoch (KIP-232) above all that were given out before the store was restored, of
+    which the store knows the first ones, up to ``known``.
+    """
+    return max(known, _by_clock(known, now_ms)) + UNKNOWN_PARTITIONS
+
+
 def doubted(
     state: ControllerState, topic: str, index: int, latest_epoch: int, now_ms: int
 ) -> PartitionChange | None:
@@ -72,11 +88,10 @@ def doubted(
     partition = state.partition(topic, index)
     if partition is None or latest_epoch > LARGEST_EPOCH:
         return None
-    known, by_clock = max(partition.leader_epoch, latest_epoch), (now_ms - START_MS) // 1000
-    is_usable = known < by_clock and FIRST_BY_CLOCK <= by_clock <= MOST_BY_CLOCK
+    known = max(partition.leader_epoch, latest_epoch)
     new = without_elr(partition)._replace(
         leader=NO_LEADER,
-        leader_epoch=by_clock if is_usable else known + UNKNOWN_EPOCHS,
+        leader_epoch=_by_clock(known, now_ms) or known + UNKNOWN_EPOCHS,
         isr=(),
         recovering=False,
     )

@@ -15,6 +15,7 @@ from kstore.broker.state.controller.doubts import (
     LARGEST_EPOCH,
     MOST_BY_CLOCK,
     START_MS,
+    UNKNOWN_PARTITIONS,
     epochs_by_clock,
 )
 from kstore.broker.state.controller.state import ControllerState
@@ -97,6 +98,32 @@ def test_after_a_second_restore_epochs_are_above_those_after_the_first() -> None
             given.append(now(cluster).leader_epoch)
             await cluster.controller.delete_topic("t")
         assert FIRST_BY_CLOCK + 10_000 < given[0] < FIRST_BY_CLOCK + 17_000 < given[1]
+
+    run(story)
+
+
+def test_a_topic_that_is_made_after_a_restore_has_a_partition_epoch_that_none_had_before() -> None:
+    """Topics that were made after the copy had the epochs that follow in the restored store."""
+
+    async def story(cluster: Cluster) -> None:
+        ends = {0: (8, 50), 1: (8, 50), 2: (8, 50)}
+        given = []
+        for since_start in (FIRST_BY_CLOCK + 10_000, FIRST_BY_CLOCK + 17_000):
+            cluster.now_ms = START_MS + since_start * 1000
+            await restarted(cluster, ends)
+            await reached(lambda: now(cluster).leader >= 0 and now(cluster).leader_epoch > 500)
+            made = await cluster.controller.create_topic(NewTopic("made", -1, -1, {0: (0, 1, 2)}))
+            given.append(made.partitions[0].partition_epoch)
+            await cluster.settle()
+            for node in cluster.nodes.values():
+                assert node.max_partition_epoch == given[-1], "clients learn it"
+            await cluster.elect()  # without a doubt
+            assert cluster.controller.state.partition_epoch == given[-1]
+            await cluster.controller.delete_topic("t")
+            await cluster.controller.delete_topic("made")
+        left_out = UNKNOWN_PARTITIONS + 1
+        assert given[0] == FIRST_BY_CLOCK + 10_000 + left_out
+        assert given[1] > given[0] + UNKNOWN_PARTITIONS
 
     run(story)
 
