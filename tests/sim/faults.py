@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tests.sim.history import Place
 from tests.sim.machines.damage import INDEX_DAMAGES, SEGMENT_DAMAGES, Damage, flip_bit
 from tests.sim.machines.world import Node, World
+from tests.sim.workloads.client import Workload
 
 MOVES = 4
 """Of leaders, between a copy of the coordination store and its restore."""
@@ -56,6 +57,8 @@ class Faults:
         """The broker whose files are damaged: the other brokers' data must be enough."""
         self.copied = False
         """Whether there is a copy of the coordination store that will be restored."""
+        self.workloads: list[Workload] = []
+        """Those that must know of copies of the store."""
         self.stopping = False
         self.struck: dict[str, int] = {}
         many = len(self.nodes) > 1
@@ -403,10 +406,14 @@ def _restore_store(faults: Faults) -> None:
     world, node = faults.world, faults.victim()
     if node is None or faults.copied or not all(each.ready for each in faults.nodes.values()):
         return
+    if not all(work.settled for work in faults.workloads):
+        return
     faults.copied = True
     path = f"{world.folder}/store"
     copy = world.store.copy(path)
     world.note("the store is copied")
+    for work in faults.workloads:
+        work.store_copied()
 
     def move() -> None:
         ready = [each for each in faults.nodes.values() if each.ready]
@@ -423,6 +430,8 @@ def _restore_store(faults: Faults) -> None:
         world.note("the store is restored from the copy")
         world.store.restore(path, copy)
         faults.copied = False
+        for work in faults.workloads:
+            work.store_restored()
         for each in faults.nodes.values():
             faults.start_again(each)
 

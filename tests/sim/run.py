@@ -24,7 +24,7 @@ from tests.sim.machines.world import World, new_world
 from tests.sim.refusals import Refusals
 from tests.sim.settings import Options, broker_settings, cluster_settings
 from tests.sim.workloads.churning import Administrator
-from tests.sim.workloads.client import Client, make_topic
+from tests.sim.workloads.client import Client, Workload, make_topic
 from tests.sim.workloads.committing import committed_offset
 from tests.sim.workloads.copying import SEPARATOR, TransactionalCopy
 from tests.sim.workloads.expanding import (
@@ -160,6 +160,8 @@ class _Run:
         else:
             sometimes = SOMETIMES
             kinds = [kind for kind in kinds if kind not in DAMAGES]
+        if "restored" in kinds:  # it undoes a contraction, which clients cannot repeat
+            sometimes = tuple(kind for kind in sometimes if kind != "contract")
         self.may_lose = False
         # The longest pause of producers: short pauses cost most of the time of a run.
         self.rest_s = random.choice([0.2, 0.5, 1.0])
@@ -207,6 +209,7 @@ class _Run:
         watcher = asyncio.ensure_future(self._watch())
         self._make_workloads()
         self.faults.clients = sorted({client.name for client, _ in self.work})
+        self.faults.workloads = self._workloads_of(Workload)
         faults = self.all_faults()
         striking = asyncio.gather(*(each.run() for each in faults))
         self.tasks = [client.spawn(work.run()) for client, work in self.work]
@@ -314,10 +317,7 @@ class _Run:
             await make_topic(admin, self.options.brokers, name, self.options.partitions)
         if "sharing" in self.kinds:
             await begin_at_the_beginning(admin, WORKERS)
-        ordered = {
-            "kstore.ordered.expansion": "true",
-            "kstore.partition.count.required": "true",
-        }
+        ordered = {"kstore.ordered.expansion": "true", "kstore.partition.count.required": "true"}
         if "contract" in self.kinds:
             replicas = self._replicas("contract")
             await make_topic(admin, self.options.brokers, NARROWED, WIDE_COUNT, ordered, replicas)

@@ -71,6 +71,19 @@ def test_an_older_store_loses_no_acknowledged_records(
     assert_good(run_simulations(*seeds_from(0, seeds), *restored), *restored)
 
 
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_an_older_store_undoes_changes_of_topics_and_mixes_up_none(
+    run_simulations: Simulations,
+) -> None:
+    """Topics and partitions that were created after the copy are lost, and no topic that is created
+    afterwards is taken for one of them.
+    """
+    restored = ("--brokers", "3", "--faults", "restored", "--seconds", "50")
+    restored = (*restored, "--workloads", "produce,topics,expand,recreate")
+    assert_good(run_simulations("--seed", "7042", "--seeds", "2", *restored), *restored)
+
+
 def fresh_seed() -> int:
     """Another seed for every commit, so that a repeated run of a commit is the same; random outside
     a checkout.

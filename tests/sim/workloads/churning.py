@@ -26,6 +26,21 @@ class Administrator(Workload):
         """Topics whose deletion was asked for: without an answer it may still arrive, whatever else
         is answered before.
         """
+        self._in_flight = ""
+        """The topic whose change was asked for and not answered yet."""
+        self._copied: dict[str, set[int]] = {}
+        """As `_topics`, when the store was copied."""
+        self._restores = 0
+
+    def store_copied(self) -> None:
+        self._copied = {name: set(counts) for name, counts in self._topics.items()}
+
+    def store_restored(self) -> None:
+        """Topics are as they were in the copy. A request that was sent before may arrive later."""
+        self._restores += 1
+        for name, counts in self._topics.items():
+            late = counts if name == self._in_flight else set()
+            self._topics[name] = self._copied.get(name, {0}) | late
 
     async def run(self) -> None:
         """Do so until told to stop."""
@@ -62,15 +77,19 @@ class Administrator(Workload):
 
     async def _do(self, request: Any, name: str, then: set[int]) -> None:
         """Send a request once. An acknowledged change is done; all others may be done or not."""
+        self._in_flight, restores = name, self._restores
         try:
             answer = await self.client.ask_anyone(request, timeout_s=LIMIT_S)
         except UnansweredError:
             return
+        finally:
+            self._in_flight = ""
         rows = getattr(answer, "topics", None) or getattr(answer, "results", None)
         row = (rows or answer.responses)[0]
         if row.error_code == ErrorCode.NONE:
             self.history.counts["topic changes"] += 1
-            self._topics[name] = then
+            undone = self._topics[name] if self._restores != restores else set()
+            self._topics[name] = then | undone
 
     async def check(self) -> None:
         """Every broker shows the acknowledged changes, and all show the same."""

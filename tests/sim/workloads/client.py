@@ -185,10 +185,19 @@ async def make_topic(
 class Workload:
     """A client that works until it is stopped."""
 
+    settled = True
+    """Whether no change is under way that a restored store must not undo."""
+
     def __init__(self, client: Client, history: History) -> None:
         self.client = client
         self.history = history
         self.stopping = False
+
+    def store_copied(self) -> None:
+        """The coordination store was copied just now."""
+
+    def store_restored(self) -> None:
+        """The store is this copy again: changes of topics and partitions since then are undone."""
 
 
 class Link(asyncio.Protocol):

@@ -174,13 +174,26 @@ class Resizer(Workload):
 
 
 class Grower(Resizer):
-    """Adds partitions to a topic, one or two at a time."""
+    """Adds partitions to a topic, one or two at a time. None are added between a copy of the
+    coordination store and its restore: the restored store would not know them and their records.
+    """
+
+    is_copied = False
+
+    def store_copied(self) -> None:
+        self.is_copied = True
+
+    def store_restored(self) -> None:
+        self.is_copied = False
 
     async def run(self) -> None:
         """Do so now and then, until there are enough partitions."""
         count = FIRST_COUNT
         while not self.stopping and count < LARGEST_COUNT:
             await self.client.pause(1.0, 4.0)
+            if self.is_copied:
+                continue
+            self.settled = False
             wanted = min(count + self.client.random.randint(1, 2), LARGEST_COUNT)
             try:
                 code = (await self.resize(wanted)).error_code
@@ -188,6 +201,7 @@ class Grower(Resizer):
                 continue
             if code in DONE:
                 count = wanted
+                self.settled = True
                 self.history.counts["expansions"] += 1
             elif code == ErrorCode.REQUEST_TIMED_OUT:
                 self.history.counts["expansions not known or rolled back"] += 1

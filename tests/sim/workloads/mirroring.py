@@ -163,7 +163,7 @@ class Mirror(Workload):
         super().__init__(client, history)
         self._switch_after_s = switch_after_s
         world = client.world
-        kinds = tuple(kind for kind in kinds if kind not in DAMAGES)
+        kinds = tuple(kind for kind in kinds if kind not in (*DAMAGES, "restored"))
         self.faults = Faults(world, kinds, pause_s=(0.2, 2.2), target=True)
         self.faults.clients = [client.name, "replicator"]
         self._there = Client(world, "mover", len(world.nodes))

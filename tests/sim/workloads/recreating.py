@@ -24,17 +24,25 @@ from tests.sim.workloads.client import Client, UnansweredError, Workload
 from tests.sim.workloads.reading import local_batches
 
 LIMIT_S = 20.0
+NOTICED_S = 8.0
+"""After a restore of the store: then all brokers have started, and have noticed it."""
 WITH_IDS = 13
 NO_EPOCH = -1
 
 
 class Recreator(Workload):
-    """Creates the topic and deletes it, repeatedly; at the end it exists."""
+    """Creates the topic and deletes it, repeatedly; at the end it exists. Not while brokers start
+    with an older copy of the store: until they notice that, partition epochs are given again.
+    """
 
     def __init__(self, client: Client, history: History, topic: str, replicas: int) -> None:
         super().__init__(client, history)
         self.topic = topic
         self._replicas = replicas
+        self._noticed_s = 0.0
+
+    def store_restored(self) -> None:
+        self._noticed_s = self.client.world.loop.time() + NOTICED_S
 
     async def run(self) -> None:
         """Do so until stopped."""
@@ -45,6 +53,8 @@ class Recreator(Workload):
 
     async def _create(self) -> bool:
         """Whether the topic exists now."""
+        while self.client.world.loop.time() < self._noticed_s:
+            await self.client.pause()
         topic = {"name": self.topic, "num_partitions": 1, "replication_factor": self._replicas}
         try:
             answer = await self.client.ask_anyone(
@@ -78,6 +88,10 @@ class Visitor(Workload):
         self._epoch = NO_EPOCH
         self._offset = 0
         self._written = 0
+
+    def store_restored(self) -> None:
+        """The topic may be an earlier one again, as after a restart of this client."""
+        self._id, self._epoch = ZERO_UUID, NO_EPOCH
 
     async def run(self) -> None:
         """Do so until stopped."""

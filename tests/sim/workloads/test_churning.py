@@ -58,3 +58,16 @@ def test_a_deletion_that_was_not_answered_may_come_later(deletion: int | None) -
 
 def test_a_deletion_that_was_answered_has_happened() -> None:
     assert told(ErrorCode.NONE, grows=False) == {0}
+
+
+def test_a_restored_store_has_topics_as_when_it_was_copied_and_requests_that_arrive_later() -> None:
+    brokers: Any = Brokers(None)
+    administrator = Administrator(brokers, History(), 1)
+    administrator._topics = {"grown": {2}, "deleted": {3}, "growing": {1}}
+    administrator.store_copied()
+    administrator._topics = {"grown": {4}, "deleted": {0}, "growing": {1, 2}, "created": {5}}
+    administrator._in_flight = "growing"
+    administrator.store_restored()
+    assert administrator._topics == {
+        "grown": {2}, "deleted": {3}, "growing": {1, 2}, "created": {0},
+    }  # fmt: skip
