@@ -80,6 +80,15 @@ def read_all(
     return sorted(found, key=lambda message: message.partition())
 
 
+def commits(consumer: Any, offsets: Sequence[ck.TopicPartition]) -> bool:
+    """Whether the group's coordinator takes these offsets."""
+    try:
+        consumer.commit(offsets=list(offsets), asynchronous=False)
+    except ck.KafkaException:
+        return False
+    return True
+
+
 def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -> int:
     """The group's committed offset of a partition."""
     with closing(consumer_of(servers, group)) as asked:

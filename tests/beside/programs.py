@@ -1,4 +1,6 @@
-"""Processes for tests: one that answers each line, and one whose lines are read as they come."""
+"""Processes for tests: one that runs to its end, one that answers each line, and one whose lines
+are read as they come.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,16 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+
+def output_of(command: Sequence[object], *, timeout_s: float = 120, **options: Any) -> str:
+    """What a command prints to stdout. It must end with exit code 0."""
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=timeout_s, check=False,
+        **options,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+    return done.stdout
 
 
 class Dialogue:

@@ -89,8 +89,17 @@ class BrokerProcess(ABC):
     OUTPUT = "broker.out"
     HAS_READY_LINE = False
     """Whether its stdout is a line that says that it is ready, and not a part of its output."""
+    WORKING_FOLDER: Path | None = None
+    """Where it runs, if not in its folder."""
 
-    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        overrides: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """``environment``: changes of this process's environment."""
+        self._environment = dict(environment or {})
         self.folder = Path(folder)
         self.log_dir = self.folder / self.LOG_FOLDER
         self.host = "127.0.0.1"
@@ -122,16 +131,7 @@ class BrokerProcess(ABC):
     def prepare(self) -> None:  # noqa: B027 (a subclass may need nothing)
         """What the first start needs; called before each, outside of the measured time."""
 
-    def working_folder(self) -> Path:
-        """Where it runs."""
-        return self.folder
-
-    def environment(self) -> Mapping[str, str]:
-        """Its environment."""
-        return os.environ
-
     def launcher(self) -> type[broker_process.BrokerProcess]:
-        """What starts its process."""
         return broker_process.BrokerProcess
 
     def after_start(self, timeout_s: float) -> None:  # noqa: B027
@@ -147,8 +147,8 @@ class BrokerProcess(ABC):
             self.command(),
             name=type(self).__name__,
             log=self.folder / self.OUTPUT,
-            environment=self.environment(),
-            folder=self.working_folder(),
+            environment=os.environ | self._environment,
+            folder=self.WORKING_FOLDER or self.folder,
             stdin=None,
             has_ready_line=self.HAS_READY_LINE,
             new_session=False,
@@ -237,5 +237,4 @@ class BrokerProcesses:
             return list(threads.map(lambda broker: broker.stop(), stopping))
 
     def kill(self, node_id: int) -> None:
-        """kill -9, as in a crash."""
         self.brokers[node_id].kill()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.broker_process import BrokerProcess
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kafka_jars import KafkaUnavailableError, fetch_jars, java_program
 from tests.conformance.kstore_broker import KstoreBroker
@@ -29,9 +30,7 @@ KINDS = [pytest.param("kstore", marks=pytest.mark.slow), pytest.param("kafka", m
 """Of a fixture: the same tests with both brokers."""
 
 
-def of_kind(
-    request: pytest.FixtureRequest, folder: Path, *flags: str
-) -> KafkaBroker | KstoreBroker:
+def of_kind(request: pytest.FixtureRequest, folder: Path, *flags: str) -> BrokerProcess:
     """A broker of the kind that the fixture's parameter is, not started."""
     if request.param == "kstore":
         return KstoreBroker(folder)
@@ -62,7 +61,7 @@ def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def peer(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KstoreBroker | KafkaBroker]:
+) -> Iterator[BrokerProcess]:
     """The broker under test, shared by the session's tests: use topics of your own."""
     if AGAINST_KAFKA:
         yield request.getfixturevalue("kafka")
@@ -75,7 +74,7 @@ def peer(
 @contextmanager
 def under_test(
     request: pytest.FixtureRequest, folder: Path, overrides: Mapping[str, str] | None = None
-) -> Iterator[KstoreBroker | KafkaBroker]:
+) -> Iterator[BrokerProcess]:
     """A broker of the kind that is tested."""
     if AGAINST_KAFKA:
         request.getfixturevalue("kafka_jars")
@@ -108,9 +107,7 @@ def files_kafka(
 
 
 @pytest.fixture
-def own_broker(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[KstoreBroker | KafkaBroker]:
+def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker under test for one test alone, which may stop and kill it; with the SETTINGS of the
     file, if it has any.
     """
@@ -121,7 +118,7 @@ def own_broker(
 @pytest.fixture(scope="module")
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[KstoreBroker | KafkaBroker]:
+) -> Iterator[BrokerProcess]:
     """The same for the tests of one file."""
     folder = tmp_path_factory.mktemp("broker")
     with under_test(request, folder, _settings(request)) as running:

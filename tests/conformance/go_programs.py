@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.beside.programs import output_of
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -19,16 +20,9 @@ def build(package: str, folder: Path) -> Path:
     if reason:
         pytest.skip(reason)
     built = folder / "program"
-    done = subprocess.run(
-        ["go", "build", "-o", str(built), package],
-        check=False,
-        cwd=SOURCES,
-        env=os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    command = ["go", "build", "-o", built, package]
+    output_of(command, cwd=SOURCES, env=environment, timeout_s=280)
     return built
 
 
@@ -37,8 +31,7 @@ def _missing_go() -> str:
     if not shutil.which("go"):
         return "no `go` on the PATH"
     wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)
-    said = subprocess.run(["go", "version"], check=True, capture_output=True, text=True).stdout
-    found = re.search(r"go(\d+)\.(\d+)", said)
+    found = re.search(r"go(\d+)\.(\d+)", output_of(["go", "version"]))
     assert wanted
     assert found
     if tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):

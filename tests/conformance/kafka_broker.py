@@ -101,7 +101,6 @@ def run_tool(
 def ask_tool(
     broker: Any, tool: str, *args: str, stdin: str | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a tool against a broker."""
     server = ["--bootstrap-server", broker.bootstrap]
     # This one takes the command first.
     said = [*args, *server] if tool == "kafka-cluster" else [*server, *args]
@@ -190,6 +189,5 @@ class KafkaBroker(BrokerProcess):
         run_tool("kafka-storage", ["format", *told])
 
     def command(self) -> list[str]:
-        """What kafka-server-start.sh would run."""
         java = [java_program(), *self.flags, "-cp", classpath()]
         return [*java, "kafka.Kafka", str(self._properties)]

@@ -4,10 +4,8 @@ kill, pid, bootstrap, log_dir. Conformance tests and benchmarks use it.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from kstore import broker_process
@@ -33,18 +31,9 @@ class KstoreBroker(BrokerProcess):
     LOG_FOLDER = "kstore-logs"
     OUTPUT = "kstore.err"
     HAS_READY_LINE = True
+    WORKING_FOLDER = ROOT
     may_be_forked = True
     """False: the test looks at the process's command line, for example."""
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        overrides: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(folder, overrides)
-        self._environment = dict(environment or {})
 
     def command(self) -> list[str]:
         """The command line, as a user would type it."""
@@ -61,14 +50,6 @@ class KstoreBroker(BrokerProcess):
         if forked_brokers.IS_WANTED and self.may_be_forked and is_usual:
             return forked_brokers.ForkedBroker
         return super().launcher()
-
-    def working_folder(self) -> Path:
-        """The folder with this kstore."""
-        return ROOT
-
-    def environment(self) -> Mapping[str, str]:
-        """This process's environment, with the test's changes."""
-        return os.environ | self._environment
 
     def after_start(self, timeout_s: float) -> None:
         """It answers before it has joined a cluster: the ready line says that it has joined."""

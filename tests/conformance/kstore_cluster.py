@@ -177,7 +177,6 @@ class KstoreCluster(BrokerProcesses):
         return rows[partition].leader
 
     def isr(self, topic: str, partition: int = 0, node_id: int | None = None) -> set[int]:
-        """The in-sync replicas."""
         rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
         return set(rows[partition].isr)
 

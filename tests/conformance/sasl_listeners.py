@@ -16,6 +16,7 @@ SCRAM_USER, SCRAM_PASSWORD = "b=ob,by", "ﬁ-secret, no SASLprep"
 ASCII.
 """
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _SECURITY = "org.apache.kafka.common.security."
 
 
@@ -36,6 +37,18 @@ def add_listeners(broker: Any, listeners: Mapping[str, str]) -> dict[str, str]:
         "listener.security.protocol.map": _joined(":", protocols),
     }
     return where
+
+
+def add_plain_listener(broker: Any, passwords: Mapping[str, str]) -> str:
+    """Have a broker that is not started also listen for these users of SASL/PLAIN; the address."""
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    broker.overrides |= {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"{_SECURITY}plain.PlainLoginModule required {users};"
+        ),
+    }
+    return add_listeners(broker, {"SASL_PLAINTEXT": "SASL_PLAINTEXT"})["SASL_PLAINTEXT"]
 
 
 def _joined(between: str, pairs: Mapping[str, str]) -> str:

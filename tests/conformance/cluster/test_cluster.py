@@ -4,7 +4,6 @@ kill, and every broker answers every request.
 
 from __future__ import annotations
 
-import subprocess
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (
 
 from kstore.errors import ErrorCode
 from tests.beside.librdkafka import read_first, write_all
+from tests.beside.programs import output_of
 from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire, ask
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
@@ -36,17 +36,9 @@ PRODUCER = {
 
 @pytest.fixture
 def whole(cluster: KstoreCluster) -> KstoreCluster:
-    """The cluster with all its brokers."""
     cluster.start()
     until(lambda: cluster.broker_ids() == {1, 2, 3}, "all brokers are alive")
     return cluster
-
-
-def kcat(*arguments: str, given: bytes = b"") -> bytes:
-    done = subprocess.run(
-        ["kcat", *arguments], input=given, capture_output=True, timeout=TIMEOUT_S, check=True
-    )
-    return done.stdout
 
 
 def produce(cluster: KstoreCluster, topic: str, values: list[str], partition: int = 0) -> None:
@@ -55,7 +47,6 @@ def produce(cluster: KstoreCluster, topic: str, values: list[str], partition: in
 
 
 def read(cluster: KstoreCluster, topic: str, count: int, partition: int = 0) -> list[str]:
-    """The first records of a partition."""
     found = read_first(cluster.bootstrap, topic, count, partition)
     return [each.value().decode() for each in found]
 
@@ -64,11 +55,9 @@ def test_what_is_written_to_three_brokers_outlives_its_leader(
     whole: KstoreCluster, topic: str
 ) -> None:
     whole.create_topic(topic, 1, 3)
-    kcat(
-        "-P", "-b", whole.bootstrap, "-t", topic, "-p", "0", "-X", "acks=all",
-        given=b"a\nb\nc\n",
-    )  # fmt: skip
-    assert kcat("-C", "-b", whole.bootstrap, "-t", topic, "-e", "-q") == b"a\nb\nc\n"
+    kcat = ["kcat", "-b", whole.bootstrap, "-t", topic]
+    output_of([*kcat, "-P", "-p", "0", "-X", "acks=all"], input="a\nb\nc\n")
+    assert output_of([*kcat, "-C", "-e", "-q"]) == "a\nb\nc\n"
     first = whole.leader(topic)
     whole.kill(first)
     produce(whole, topic, ["d", "e"])

@@ -18,13 +18,12 @@ from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.protocol.transactions.transactions import EndTxnRequest
-from tests.beside.librdkafka import consumer_of
-from tests.beside.waiting import until
+from tests.beside.librdkafka import commits, consumer_of, read_all
+from tests.beside.waiting import answer_of, until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
 
 pytestmark = pytest.mark.slow
-TIMEOUT_S = 60
 COORDINATOR_PARTITIONS = 3
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SETTINGS = {
@@ -68,17 +67,10 @@ def test_committed_offsets_outlive_their_coordinator(cluster: KstoreCluster) -> 
     group = consumer(cluster, "offsets")
     place = TopicPartition("offsets", 0)
 
-    def commit(offset: int) -> bool:
-        try:
-            group.commit(offsets=[TopicPartition("offsets", 0, offset)], asynchronous=False)
-        except KafkaException:
-            return False
-        return True
-
     number = 0
 
     def again() -> bool:
-        return commit(number)
+        return commits(group, [TopicPartition("offsets", 0, number)])
 
     def is_stored() -> bool:
         try:
@@ -161,24 +153,10 @@ def test_writing_adds_the_partition_at_a_coordinator_elsewhere(cluster: KstoreCl
     for peer in peers.values():
         peer.reset()
     wanted = [f"{epoch}-{sequence}" for epoch in (0, 2) for sequence in range(3)]
-    assert read(cluster, "data", 0, len(wanted)) == wanted
+    assert read(cluster, "data", len(wanted)) == wanted
 
 
-def read(cluster: KstoreCluster, topic: str, partition: int, count: int) -> list[str]:
-    """The committed records, up to the end."""
-    reader = consumer(cluster, "reader")
-    place = TopicPartition(topic, partition, 0)
-    _, end = reader.get_watermark_offsets(place, TIMEOUT_S)
-    reader.assign([place])
-    values: list[str] = []
-
-    def go_on() -> bool:
-        for message in reader.consume(500, 0.2):
-            if message.error() is None:
-                values.append(message.value().decode())
-        (position,) = reader.position([TopicPartition(topic, partition)])
-        return len(values) >= count and position.offset >= end
-
-    until(go_on, f"{count} records of {topic}-{partition} are read")
-    reader.close()
-    return values
+def read(cluster: KstoreCluster, topic: str, count: int) -> list[str]:
+    """The committed records, at least this number."""
+    found = answer_of(lambda: read_all(cluster.bootstrap, topic), lambda rows: len(rows) >= count)
+    return [each.value().decode() for each in found]

@@ -4,6 +4,7 @@ from another replica, a lost end is fetched again, and no reader gets a wrong re
 
 from __future__ import annotations
 
+import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -17,6 +18,7 @@ from tests.beside.waiting import until
 from tests.broker.harness.topic_client import TopicClient
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import KstoreCluster
+from tests.log.handling import flip_bit, remove_index
 
 pytestmark = pytest.mark.slow
 NUMBERS = count(1)
@@ -52,12 +54,10 @@ def filled(cluster: KstoreCluster, leader: int, **configs: str) -> str:
 
 
 def segments(cluster: KstoreCluster, node_id: int, topic: str) -> list[Path]:
-    """A replica's segment files."""
     return sorted((cluster.brokers[node_id].log_dir / f"{topic}-0").glob("*.log"))
 
 
 def contents(cluster: KstoreCluster, topic: str) -> dict[int, bytes]:
-    """The bytes of each replica's log."""
     return {
         i: b"".join(file.read_bytes() for file in segments(cluster, i, topic))
         for i in cluster.brokers
@@ -65,10 +65,7 @@ def contents(cluster: KstoreCluster, topic: str) -> dict[int, bytes]:
 
 
 def flip(file: Path, batch: int, at: int) -> None:
-    """Turn a bit of a batch of a file."""
-    data = bytearray(file.read_bytes())
-    data[[view.position for view in batches(data)][batch] + at] ^= 1
-    file.write_bytes(data)
+    flip_bit(file, [view.position for view in batches(file.read_bytes())][batch] + at)
 
 
 def damage(cluster: KstoreCluster, node_id: int, topic: str, at: int) -> None:
@@ -104,7 +101,6 @@ def read_all(cluster: KstoreCluster, node_id: int, topic: str) -> list[int]:
 
 
 def metric(cluster: KstoreCluster, node_id: int, name: str) -> int:
-    """A counter of a broker."""
     url = cluster.brokers[node_id].overrides["kstore.metrics.listener"]
     with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
         rows = answer.read().decode().splitlines()
@@ -135,8 +131,7 @@ def test_damage_is_written_again_from_another_replica(
         cluster.stop(2)
     damage(cluster, 2, topic, PAYLOAD)
     if not indexed:
-        for file in cluster.brokers[2].log_dir.glob(".kstore.mdb*"):
-            file.unlink()
+        remove_index(cluster.brokers[2].log_dir)
     if leads:
         cluster.start(2)
         until(lambda: cluster.leader(topic, node_id=2) == 2, "it leads")
@@ -218,12 +213,10 @@ Cut = Callable[[list[Path]], None]
 def cut_active(files: list[Path]) -> None:
     """Cut the active segment after its second batch."""
     end = [view.position for view in batches(files[-1].read_bytes())][2]
-    with files[-1].open("r+b") as file:
-        file.truncate(end)
+    os.truncate(files[-1], end)
 
 
 def remove_active(files: list[Path]) -> None:
-    """Remove the active segment."""
     files[-1].unlink()
 
 

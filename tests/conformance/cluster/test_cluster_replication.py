@@ -5,16 +5,15 @@ back, what acks=all requires of them, and which consumers are sent to another br
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
-from tests.beside.librdkafka import consumer_of
+from tests.beside.librdkafka import read_first
 from tests.beside.waiting import until
 from tests.broker.harness.wire import ask
 from tests.conformance.kstore_cluster import KstoreCluster
@@ -126,21 +125,5 @@ def test_consumers_read_in_their_rack(cluster: KstoreCluster, topic: str) -> Non
         "the follower has heard of what is committed, with nothing new to copy",
     )
     assert read(cluster, 3, topic, 0)[0].error_code == 0
-    assert consumed(cluster, topic, "rack3", 100) == [str(each) for each in range(100)]
-
-
-def consumed(cluster: KstoreCluster, topic: str, rack: str, count: int) -> list[str]:
-    """So many records, as an unmodified client of that rack reads them."""
-    found: list[str] = []
-
-    def poll() -> bool:
-        for message in consumer.consume(100, 0.2):
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            found.append(message.value().decode())
-        return len(found) >= count
-
-    with closing(consumer_of(cluster.bootstrap, "x", {"client.rack": rack})) as consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        until(poll, f"{count} records of {topic}")
-    return found
+    found = read_first(cluster.bootstrap, topic, 100, settings={"client.rack": "rack3"})
+    assert [each.value() for each in found] == [b"%d" % each for each in range(100)]

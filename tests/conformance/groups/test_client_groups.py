@@ -46,9 +46,9 @@ _names = itertools.count(1)
 class ConfluentMember(Worker):
     """A consumer of librdkafka that polls in a thread."""
 
-    def __init__(self, bootstrap: str, group_id: str, topic: str, protocol: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, protocol: str) -> None:
         super().__init__("librdkafka")
-        settings = {"bootstrap.servers": bootstrap, "group.id": group_id} | LIBRDKAFKA[protocol]
+        settings = {"bootstrap.servers": bootstrap, "group.id": f"g-{topic}"} | LIBRDKAFKA[protocol]
         if protocol != "consumer":
             settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
         self._consumer = confluent_kafka.Consumer(settings)
@@ -69,7 +69,6 @@ class ConfluentMember(Worker):
         self._consumer.close()
 
     def held(self) -> set[int]:
-        """The partitions that it has now."""
         return set(self._held)
 
 
@@ -102,14 +101,7 @@ async def share(bootstrap: str, protocol: str, start_other: Any, *, ours_first: 
             assert None not in found.values()
 
 
-def start_confluent(bootstrap: str, topic: str, protocol: str) -> ConfluentMember:
-    """A member with librdkafka."""
-    return ConfluentMember(bootstrap, f"g-{topic}", topic, protocol)
-
-
 def start_java(bootstrap: str, topic: str, protocol: str) -> Consumer:
-    """A member with Kafka's own client."""
-
     return Consumer(SimpleNamespace(bootstrap=bootstrap), topic, *JAVA[protocol])
 
 
@@ -118,7 +110,7 @@ def start_java(bootstrap: str, topic: str, protocol: str) -> Consumer:
 def test_with_librdkafka_against_kstore(
     files_kstore: KstoreBroker, protocol: str, ours_first: bool
 ) -> None:
-    scene = share(files_kstore.bootstrap, protocol, start_confluent, ours_first=ours_first)
+    scene = share(files_kstore.bootstrap, protocol, ConfluentMember, ours_first=ours_first)
     asyncio.run(asyncio.wait_for(scene, 180))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.beside.waiting import until
+from tests.conformance.broker_process import BrokerProcess
 from tests.conformance.groups.test_groups import (
     Confluent,
     all_four,
@@ -19,8 +20,7 @@ from tests.conformance.groups.test_groups import (
     split_evenly,
 )
 from tests.conformance.java.test_java_verifiable import consumers
-from tests.conformance.kafka_broker import KafkaBroker, run_tool
-from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.kafka_broker import run_tool
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
@@ -45,7 +45,7 @@ def everything(members: list[Any]) -> set[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_share_the_partitions_and_one_takes_over(
-    broker: KstoreBroker | KafkaBroker, topic: str, assignor: str
+    broker: BrokerProcess, topic: str, assignor: str
 ) -> None:
     more = {"group.remote.assignor": assignor}
     values = fill(broker.bootstrap, topic)
@@ -66,9 +66,7 @@ def test_members_share_the_partitions_and_one_takes_over(
     after.close()
 
 
-def test_a_static_member_that_restarts_disturbs_nobody(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_static_member_that_restarts_disturbs_nobody(broker: BrokerProcess, topic: str) -> None:
     fill(broker.bootstrap, topic)
     static = [
         Member(broker.bootstrap, topic, **{"group.instance.id": name}) for name in ("s1", "s2")
@@ -83,9 +81,7 @@ def test_a_static_member_that_restarts_disturbs_nobody(
     static[1].close()
 
 
-def test_a_regular_expression_finds_the_topics(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_regular_expression_finds_the_topics(broker: BrokerProcess, topic: str) -> None:
     values = fill(broker.bootstrap, f"{topic}-one")
     fill(broker.bootstrap, f"no-{topic}")
     member = Member(broker.bootstrap, topic, f"^{topic}-.*")
@@ -95,9 +91,7 @@ def test_a_regular_expression_finds_the_topics(
 
 
 @pytest.mark.slow
-def test_a_group_goes_on_when_its_broker_was_killed(
-    own_broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_group_goes_on_when_its_broker_was_killed(own_broker: BrokerProcess, topic: str) -> None:
     values = fill(own_broker.bootstrap, topic)
     members = [Member(own_broker.bootstrap, topic) for _ in range(2)]
     settle(members, split_evenly)
@@ -117,9 +111,7 @@ def test_a_group_goes_on_when_its_broker_was_killed(
         member.close()
 
 
-def test_a_live_group_is_upgraded_and_downgraded(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_live_group_is_upgraded_and_downgraded(broker: BrokerProcess, topic: str) -> None:
     values = fill(broker.bootstrap, topic)
     classic = Confluent(
         broker.bootstrap, topic, **{"partition.assignment.strategy": "cooperative-sticky"}
@@ -149,7 +141,7 @@ class TestJava:
     """Java's consumers and Kafka's group tool."""
 
     def test_the_group_tool_shows_members_and_state(
-        self, broker: KstoreBroker | KafkaBroker, topic: str
+        self, broker: BrokerProcess, topic: str
     ) -> None:
         fill(broker.bootstrap, topic)
         group = f"g-{topic}"
@@ -171,7 +163,7 @@ class TestJava:
         member.close()
 
     def test_the_console_consumer_reads_with_the_new_protocol(
-        self, broker: KstoreBroker | KafkaBroker, topic: str
+        self, broker: BrokerProcess, topic: str
     ) -> None:
         values = fill(broker.bootstrap, topic)
         args = ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning"]
@@ -183,7 +175,7 @@ class TestJava:
         assert group.count("10") >= 4, group
 
     def test_java_consumers_of_both_protocols_are_one_group(
-        self, broker: KstoreBroker | KafkaBroker, topic: str
+        self, broker: BrokerProcess, topic: str
     ) -> None:
         fill(broker.bootstrap, topic)
         new, old = ["--group-protocol", "consumer"], ["--group-protocol", "classic"]

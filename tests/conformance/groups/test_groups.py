@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.beside.librdkafka import consumer_of, make_topics, write_all
-from tests.conformance.kafka_broker import KafkaBroker, ask_tool
-from tests.conformance.kstore_broker import KstoreBroker
+from tests.conformance.broker_process import BrokerProcess
+from tests.conformance.kafka_broker import ask_tool
 from tests.conformance.libraries.python_clients import Client
 
 DEADLINE_S = 60.0
@@ -28,17 +28,13 @@ class Synchronous:
     consumer: Any
 
     def commit(self) -> None:
-        """Commit the positions."""
         self.consumer.commit()
 
     def close(self) -> None:
-        """Leave."""
         self.consumer.close()
 
 
 class Confluent(Synchronous):
-    """A member by confluent-kafka."""
-
     settings: Mapping[str, Any] = {
         "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300,
         "partition.assignment.strategy": "range",
@@ -65,8 +61,6 @@ class Confluent(Synchronous):
 
 
 class KafkaPython(Synchronous):
-    """A member by kafka-python."""
-
     def __init__(self, bootstrap: str, topic: str) -> None:
         from kafka import KafkaConsumer
         from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -81,7 +75,6 @@ class KafkaPython(Synchronous):
         )
 
     def step(self) -> set[int]:
-        """Poll once; the partitions it has now."""
         for records in self.consumer.poll(50).values():
             self.seen += [record.value for record in records]
         return {partition.partition for partition in self.consumer.assignment()}
@@ -110,7 +103,6 @@ class AioKafka:
         self.starting = asyncio.ensure_future(self.consumer.start())
 
     def step(self) -> set[int]:
-        """Poll once; the partitions it has now."""
         return self.loop.run_until_complete(self._step())
 
     async def _step(self) -> set[int]:
@@ -123,11 +115,9 @@ class AioKafka:
         return {partition.partition for partition in self.consumer.assignment()}
 
     def commit(self) -> None:
-        """Commit the positions."""
         self.loop.run_until_complete(self.consumer.commit())
 
     def close(self) -> None:
-        """Leave."""
         self.loop.run_until_complete(self.consumer.stop())
         self.loop.close()
 
@@ -161,8 +151,7 @@ def fill(bootstrap: str, topic: str, prefix: str = "r") -> set[bytes]:
     return values
 
 
-def group_tool(broker: KstoreBroker | KafkaBroker, *args: str) -> str:
-    """What kafka-consumer-groups prints."""
+def group_tool(broker: BrokerProcess, *args: str) -> str:
     return ask_tool(broker, "kafka-consumer-groups", *args).stdout
 
 
@@ -173,7 +162,7 @@ def group_tool(broker: KstoreBroker | KafkaBroker, *args: str) -> str:
     ids=["confluent-kafka", "kafka-python", "aiokafka"],
 )
 def test_two_members_share_the_partitions_and_one_takes_over(
-    broker: KstoreBroker | KafkaBroker, topic: str, kinds: tuple[Any, Any]
+    broker: BrokerProcess, topic: str, kinds: tuple[Any, Any]
 ) -> None:
     values = fill(broker.bootstrap, topic)
     first = kinds[0](broker.bootstrap, topic)
@@ -194,9 +183,7 @@ def test_two_members_share_the_partitions_and_one_takes_over(
     after.close()
 
 
-def test_members_of_two_libraries_are_one_group(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_members_of_two_libraries_are_one_group(broker: BrokerProcess, topic: str) -> None:
     fill(broker.bootstrap, topic)
     members = [Confluent(broker.bootstrap, topic), KafkaPython(broker.bootstrap, topic)]
     settle(members, split_evenly)
@@ -205,9 +192,7 @@ def test_members_of_two_libraries_are_one_group(
     members[1].close()
 
 
-def test_a_static_member_that_restarts_disturbs_nobody(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_static_member_that_restarts_disturbs_nobody(broker: BrokerProcess, topic: str) -> None:
     fill(broker.bootstrap, topic)
     static = [
         Confluent(broker.bootstrap, topic, **{"group.instance.id": name}) for name in ("s1", "s2")
@@ -223,9 +208,7 @@ def test_a_static_member_that_restarts_disturbs_nobody(
     static[1].close()
 
 
-def test_cooperative_members_move_only_what_must_move(
-    broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_cooperative_members_move_only_what_must_move(broker: BrokerProcess, topic: str) -> None:
     fill(broker.bootstrap, topic)
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
     first = Confluent(broker.bootstrap, topic, **cooperative)
@@ -237,9 +220,7 @@ def test_cooperative_members_move_only_what_must_move(
 
 
 @pytest.mark.slow
-def test_a_group_goes_on_when_its_broker_was_killed(
-    own_broker: KstoreBroker | KafkaBroker, topic: str
-) -> None:
+def test_a_group_goes_on_when_its_broker_was_killed(own_broker: BrokerProcess, topic: str) -> None:
     values = fill(own_broker.bootstrap, topic)
     members = [Confluent(own_broker.bootstrap, topic) for _ in range(2)]
     settle(members, split_evenly)
@@ -263,7 +244,7 @@ def test_a_group_goes_on_when_its_broker_was_killed(
 @pytest.mark.java
 @pytest.mark.slow
 def test_kafkas_group_tool_lists_describes_resets_and_deletes(
-    broker: KstoreBroker | KafkaBroker, topic: str, kafka_jars: Any
+    broker: BrokerProcess, topic: str, kafka_jars: Any
 ) -> None:
     fill(broker.bootstrap, topic)
     group = f"g-{topic}"

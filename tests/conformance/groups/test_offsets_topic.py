@@ -15,6 +15,7 @@ from kstore.broker.state.groups.record import GroupRecord
 from kstore.broker.state.groups.settings import GroupSettings
 from kstore.protocol.coordinator_records.framing import decode_key, decode_value
 from kstore.record import decode
+from tests.conformance.broker_process import BrokerProcess
 from tests.conformance.groups.test_consumer_groups import Member
 from tests.conformance.groups.test_groups import settle
 from tests.conformance.kafka_broker import KafkaBroker, run_tool
@@ -31,7 +32,7 @@ SETTINGS = {
 GROUP = "readers"
 
 
-def consume(broker: KstoreBroker | KafkaBroker) -> Path:
+def consume(broker: BrokerProcess) -> Path:
     """A group reads and commits 20 records; the folder of its partition, after a clean stop."""
     client = ConfluentClient(broker.bootstrap)
     client.create_topic("t", 1)

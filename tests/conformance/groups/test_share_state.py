@@ -43,7 +43,6 @@ WORDS = "error_message"
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
-    """Kafka and kstore."""
     folder = tmp_path_factory.mktemp("share-state")
     with (
         KafkaBroker(folder / "kafka", overrides=SETTINGS) as kafka,

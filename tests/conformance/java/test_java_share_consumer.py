@@ -6,13 +6,12 @@ broker, in one JVM; this file checks what it saw.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.beside.programs import Listened
+from tests.beside.programs import Listened, output_of
 from tests.beside.waiting import until
 from tests.conformance.java.test_share_group_tool import tool
 from tests.conformance.kafka_broker import run_tool, tool_command
@@ -39,13 +38,11 @@ PART_OF_A_BATCH = (
 def seen(broker) -> dict[str, str]:
     """What the program printed, by step."""
     command = tool_command(str(SOURCE), [broker.bootstrap, "shared"])
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=270)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return dict(line.split("\t", 1) for line in done.stdout.splitlines())
+    lines = output_of(command, timeout_s=270).splitlines()
+    return dict(line.split("\t", 1) for line in lines)
 
 
 def steps(seen: dict[str, str], name: str) -> dict[str, str]:
-    """The steps of one story."""
     return {step: said for step, said in seen.items() if step.partition(",")[0] == name}
 
 

@@ -52,11 +52,9 @@ class Consumer(Listened):
         super().__init__(command, lambda line: self.events.extend(events(line)))
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Its events of one name."""
         return [event for event in self.events if event["name"] == name]
 
     def values(self) -> list[str]:
-        """The values of all records that it was given."""
         return [event["value"] for event in self.named("record_data")]
 
     def held(self) -> set[int]:

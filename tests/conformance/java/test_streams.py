@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.beside.librdkafka import consumer_of, make_topics, write_all
+from tests.conformance.broker_process import BrokerProcess
 from tests.conformance.java.word_counts import WordCounts, lines_of, right_counts
-from tests.conformance.kafka_broker import KafkaBroker, run_tool
+from tests.conformance.kafka_broker import run_tool
 from tests.conformance.kafka_jars import KafkaUnavailableError
-from tests.conformance.kstore_broker import KstoreBroker
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -94,7 +94,6 @@ class Counts:
         return True
 
     def close(self) -> None:
-        """Leave."""
         self._consumer.close()
 
 
@@ -102,7 +101,7 @@ class Counts:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_every_word_is_counted_exactly_once_over_two_kills(
-    own_broker: KstoreBroker | KafkaBroker, tmp_path: Path, protocol: str
+    own_broker: BrokerProcess, tmp_path: Path, protocol: str
 ) -> None:
     words = 3
     make_topics(own_broker.bootstrap, "lines", "counts", partitions=PARTITIONS)
@@ -133,7 +132,7 @@ def test_every_word_is_counted_exactly_once_over_two_kills(
 @pytest.mark.thorough
 @pytest.mark.timeout(200)
 def test_kafka_streams_groups_lists_and_describes_the_group(
-    own_broker: KstoreBroker | KafkaBroker, tmp_path: Path
+    own_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     make_topics(own_broker.bootstrap, "lines", "counts", partitions=PARTITIONS)
     at = ["--bootstrap-server", own_broker.bootstrap]

@@ -86,7 +86,6 @@ class WordCounts:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9, as in a crash."""
         self._end(kill=True)
 
     def stop(self) -> None:

@@ -12,12 +12,10 @@ from tests.conformance.live_kafka import LIVE_KAFKA
 
 @pytest.fixture(params=["peer", pytest.param("kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker."""
     return request.getfixturevalue(request.param).bootstrap
 
 
 @pytest.fixture
 def admin(servers: str) -> Iterator[AdminClient]:
-    """An admin client of the broker."""
     with AdminClient(servers, default_api_timeout_ms=30_000) as client:
         yield client

@@ -4,12 +4,12 @@ exists, has no effect for a given reason, or is refused with one. Types and defa
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kstore.config.client.configs import CLIENT_CONFIGS, NO_EFFECT, UNSUPPORTED
+from tests.beside.programs import output_of
 from tests.conformance.kafka_broker import LIGHT
 from tests.conformance.kafka_jars import classpath, java_program
 
@@ -27,14 +27,8 @@ OTHERS = {"consumer.timeout.ms", "sasl.password", "sasl.username"}
 @pytest.mark.slow
 @pytest.mark.usefixtures("kafka_jars")
 def test_every_setting_of_kafkas_clients_is_known() -> None:
-    done = subprocess.run(
-        [java_program(), *LIGHT, "-cp", classpath(), str(SOURCE)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    theirs = [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+    written = output_of([java_program(), *LIGHT, "-cp", classpath(), SOURCE])
+    theirs = [tuple(line.split("\t")) for line in written.splitlines()]
     assert len(theirs) > 300
     problems = []
     for kind, name, type_name, default in theirs:

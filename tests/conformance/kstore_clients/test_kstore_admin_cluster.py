@@ -26,7 +26,6 @@ SETTINGS = {
 
 @pytest.fixture
 def admin(cluster: KstoreCluster) -> Iterator[AdminClient]:
-    """A client that knows all three."""
     with AdminClient(cluster.bootstrap, default_api_timeout_ms=60_000) as client:
         yield client
 

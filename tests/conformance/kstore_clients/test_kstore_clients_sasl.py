@@ -41,8 +41,6 @@ QUICK = {"default.api.timeout.ms": 3000, "request.timeout.ms": 2000}
 
 
 class Secured(NamedTuple):
-    """A running broker with SASL."""
-
     sasl: str
     plain_only: str
     """The listener that takes PLAIN alone."""

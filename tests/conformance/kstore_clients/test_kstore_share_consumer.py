@@ -48,7 +48,6 @@ Fill = Callable[..., None]
 
 @pytest.fixture(params=["files_kstore", pytest.param("files_kafka", marks=LIVE_KAFKA)])
 def servers(request: pytest.FixtureRequest) -> str:
-    """The address of a broker."""
     return request.getfixturevalue(request.param).bootstrap
 
 
@@ -113,7 +112,6 @@ def nothing_is_left(consumer: ShareConsumer) -> bool:
 
 
 def values(records: list[ShareRecord]) -> list[int]:
-    """The numbers that were produced."""
     return [int(record.value) for record in records]
 
 

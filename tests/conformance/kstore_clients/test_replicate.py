@@ -4,7 +4,6 @@ a consumer group continues at the right record.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.beside.librdkafka import make_topics
+from tests.beside.programs import output_of
 from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
@@ -50,9 +50,7 @@ def replicate(source: KafkaBroker, target: KstoreBroker, *more: str) -> str:
         sys.executable, "-m", "kstore", "replicate", "--from", source.bootstrap, "--to",
         target.bootstrap, "--until-caught-up", *more,
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    return output_of(command, cwd=ROOT)
 
 
 def test_a_compacted_topic_keeps_its_offsets(source: KafkaBroker, target: KstoreBroker) -> None:

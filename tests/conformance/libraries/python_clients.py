@@ -88,8 +88,6 @@ class Client:
 
 
 class ConfluentClient(Client):
-    """confluent-kafka, that is librdkafka."""
-
     name = "confluent-kafka"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
@@ -159,8 +157,6 @@ class ConfluentClient(Client):
 
 
 class KafkaPythonClient(Client):
-    """kafka-python, pure Python."""
-
     name = "kafka-python"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
@@ -202,8 +198,6 @@ class KafkaPythonClient(Client):
 
 
 class AiokafkaClient(Client):
-    """aiokafka, asyncio."""
-
     name = "aiokafka"
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:

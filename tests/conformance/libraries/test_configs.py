@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.slow]
 
 
 def configs(peer, *args: str, check: bool = True):
-    """Runs kafka-configs."""
     return ask_tool(peer, "kafka-configs", *args, check=check)
 
 

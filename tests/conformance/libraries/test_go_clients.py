@@ -5,12 +5,12 @@ consumer, sarama, kafka-go. The program in go/ talks to the broker; this file ch
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.beside.programs import output_of
 from tests.conformance.go_programs import build
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -21,25 +21,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built program."""
     return build(".", tmp_path_factory.mktemp("go"))
 
 
 def run(program: Path, client: str, peer: Any, topic: str) -> dict[str, Any]:
     """What one client saw."""
-    done = subprocess.run(
-        [str(program), client, peer.bootstrap, topic],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(output_of([program, client, peer.bootstrap, topic]))
 
 
 def values(codec: str) -> list[str]:
-    """What the program sends with a codec."""
     return [f"{codec}-{n}-{n:0100d}" for n in range(PER_CODEC)]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.beside.programs import output_of
 
 SOURCES = Path(__file__).parents[1] / "node"
 
@@ -24,24 +25,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in SOURCES.glob("*.js*"):
         shutil.copy(file, folder)
     command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-    done = subprocess.run(
-        command, cwd=folder, check=False, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
+    output_of(command, cwd=folder, timeout_s=200)
     return folder / "kafkajs.js"
 
 
 def test_kafkajs_produces_consumes_transacts_and_administers(program, peer, topic):
-    done = subprocess.run(
-        ["node", str(program), peer.bootstrap, topic],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    written = output_of(["node", program, peer.bootstrap, topic])
     values = [f"{codec}-{n}-{n:0100d}" for codec in ("none", "gzip") for n in range(20)]
-    assert json.loads(done.stdout) == {
+    assert json.loads(written) == {
         "created": True,
         "created again": False,
         "values": [*values, *values, "commit"],

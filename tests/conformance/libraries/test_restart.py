@@ -14,7 +14,6 @@ pytestmark = pytest.mark.own_python
 
 
 def client_of(broker, name: str = "confluent-kafka"):
-    """A driver of a Python client on the broker."""
     return PYTHON_CLIENTS[name](broker.bootstrap)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.beside.librdkafka import committed_offset, consumer_of, read_all, write_all
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import run_tool, tool_command
 from tests.conformance.libraries.python_clients import PYTHON_CLIENTS
 from tests.reference.transactional_producer import Producer
@@ -64,10 +65,8 @@ def with_confluent(broker: Any, topic: str, group: str) -> None:
         offsets = [TopicPartition(topic, 0, number + 1)]
         metadata = consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction(offsets, metadata, DEADLINE_S)
-        if commits:
-            producer.commit_transaction(DEADLINE_S)
-        else:
-            producer.abort_transaction(DEADLINE_S)
+        end = producer.commit_transaction if commits else producer.abort_transaction
+        end(DEADLINE_S)
     consumer.close()
 
 
@@ -86,10 +85,8 @@ def with_aiokafka(broker: Any, topic: str, group: str) -> None:
                     await producer.send_and_wait(topic, b"%d" % number, partition=partition)
                 offsets = {TopicPartition(topic, 0): number + 1}
                 await producer.send_offsets_to_transaction(offsets, group)
-                if commits:
-                    await producer.commit_transaction()
-                else:
-                    await producer.abort_transaction()
+                end = producer.commit_transaction if commits else producer.abort_transaction
+                await end()
         finally:
             await producer.stop()
 
@@ -108,10 +105,8 @@ def with_kafka_python(broker: Any, topic: str, group: str) -> None:
             producer.send(topic, b"%d" % number, partition=partition).get(DEADLINE_S)
         offsets = {TopicPartition(topic, 0): OffsetAndMetadata(number + 1, "", -1)}
         producer.send_offsets_to_transaction(offsets, group)
-        if commits:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
+        end = producer.commit_transaction if commits else producer.abort_transaction
+        end()
     producer.close()
 
 
@@ -297,6 +292,14 @@ def processed(line: bytes) -> int:
     return 0
 
 
+def started_producer(broker: Any, name: str) -> Producer:
+    """A producer with an id, and its topic."""
+    producer = Producer(broker, name)
+    producer.create_topic()
+    until(lambda: not producer.init().error_code, "a producer id")
+    return producer
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.java
@@ -307,10 +310,7 @@ def test_kafka_transactions_lists_describes_finds_and_aborts(own_broker: Any) ->
         done = run_tool(main, ["--bootstrap-server", own_broker.bootstrap, *args])
         return [line.split() for line in done.stdout.splitlines()[1:]]
 
-    producer = Producer(own_broker, "tool-tx")
-    producer.create_topic()
-    while producer.init().error_code:
-        time.sleep(0.05)
+    producer = started_producer(own_broker, "tool-tx")
     producer.behind_ms = 5 * 3600 * 1000
     assert producer.write(b"v", 0, 0, 1) == [0, 0]
     listed = tool("list", "--transactional-id-pattern", "tool-.*", "--duration-filter", "0")
@@ -331,10 +331,7 @@ def test_kafka_transactions_lists_describes_finds_and_aborts(own_broker: Any) ->
 def test_kafka_transactions_finds_and_aborts_what_hangs(peer: Any, tmp_path: Path) -> None:
     unverified = {"transaction.partition.verification.enable": "false"}
     with type(peer)(tmp_path, overrides=unverified) as broker:
-        producer = Producer(broker, "hangs")
-        producer.create_topic()
-        while producer.init().error_code:
-            time.sleep(0.05)
+        producer = started_producer(broker, "hangs")
         producer.behind_ms = 5 * 3600 * 1000
         assert producer.write(b"v", version=11) == [0]
         assert producer.stable_offset() == 0
@@ -354,10 +351,7 @@ def test_kafka_transactions_finds_and_aborts_what_hangs(peer: Any, tmp_path: Pat
 def test_kafkas_own_decoder_reads_the_transaction_log(peer: Any, tmp_path: Path) -> None:
     one = {"transaction.state.log.num.partitions": "1"}
     with type(peer)(tmp_path, overrides=one) as broker:
-        producer = Producer(broker)
-        producer.create_topic()
-        while producer.init().error_code:
-            time.sleep(0.05)
+        producer = started_producer(broker, "tx")
         producer.write(b"v", 0, 0, 1)
         producer.end(committed=True)
         producer.await_state("CompleteCommit")

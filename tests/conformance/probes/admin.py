@@ -12,7 +12,7 @@ from kstore.protocol.security.scram import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
@@ -20,6 +20,7 @@ DIRECTORY = UUID("11111111-2222-3333-4444-555555555555")
 NO_DIRECTORY = UUID(int=0)
 
 
+@case("DescribeLogDirs", 35)
 def _describe_log_dirs(peer: Peer, version: int) -> Story:
     name = f"probe-dirs-{version}"
     yield create(name, 2)
@@ -31,6 +32,7 @@ def _describe_log_dirs(peer: Peer, version: int) -> Story:
     yield Ask.DescribeLogDirs(topics=[absent])
 
 
+@case("AlterReplicaLogDirs", 34)
 def _alter_log_dirs(peer: Peer, version: int) -> Story:
     name = f"probe-move-{version}"
     answer = yield create(name, 2)
@@ -51,6 +53,7 @@ def _alter_log_dirs(peer: Peer, version: int) -> Story:
     yield move("/no/such/dir", "probe-absent", 0)
 
 
+@case("ElectLeaders", 43)
 def _elect(peer: Peer, version: int) -> Story:
     name = f"probe-elect-{version}"
     yield create(name, 2)
@@ -70,6 +73,7 @@ def _elect(peer: Peer, version: int) -> Story:
     yield elect(0, (name, [0]), timeout_ms=0)
 
 
+@case("AlterPartitionReassignments", 45)
 def _reassign(peer: Peer, version: int) -> Story:
     name = f"probe-reassign-{version}"
     yield create(name, 3)
@@ -96,6 +100,7 @@ def _reassign(peer: Peer, version: int) -> Story:
     yield Ask.ListPartitionReassignments(topics=None)
 
 
+@case("ListPartitionReassignments", 46)
 def _list_reassignments(peer: Peer, version: int) -> Story:
     yield create("probe-reassignments")
     for topic, indexes in (("probe-reassignments", [0, 9]), ("probe-absent", [0])):
@@ -105,6 +110,7 @@ def _list_reassignments(peer: Peer, version: int) -> Story:
     yield Ask.ListPartitionReassignments(topics=None)
 
 
+@case("DescribeAcls", 29)
 def _describe_acls(peer: Peer, version: int) -> Story:
     # Resource, pattern, operation and permission; 0 is unknown.
     for codes in ((1, 1, 1, 1), (7, 4, 15, 3), (0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1),
@@ -116,6 +122,7 @@ def _describe_acls(peer: Peer, version: int) -> Story:
             operation=codes[2], permission_type=codes[3])  # fmt: skip
 
 
+@case("CreateAcls", 30)
 def _create_acls(peer: Peer, version: int) -> Story:
     def row(resource: int = 2, pattern: int = 3) -> dict[str, Any]:
         return {
@@ -128,6 +135,7 @@ def _create_acls(peer: Peer, version: int) -> Story:
     yield Ask.CreateAcls(creations=[row(pattern=9)])
 
 
+@case("DeleteAcls", 31)
 def _delete_acls(peer: Peer, version: int) -> Story:
     def row(resource: int = 2) -> dict[str, Any]:
         codes = {"pattern_type_filter": 3, "operation": 1, "permission_type": 1}
@@ -138,16 +146,19 @@ def _delete_acls(peer: Peer, version: int) -> Story:
     yield Ask.DeleteAcls(filters=[row(resource=0)])
 
 
+@case("SaslHandshake", 17)
 def _sasl_handshake(peer: Peer, version: int) -> Story:
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "none", ""):
         yield Ask.SaslHandshake(mechanism=mechanism)
 
 
+@case("SaslAuthenticate", 36)
 def _sasl_authenticate(peer: Peer, version: int) -> Story:
     yield Ask.SaslAuthenticate(auth_bytes=b"\0user\0secret")
     yield Ask.SaslAuthenticate(auth_bytes=b"")
 
 
+@case("SCRAM credentials", 51)
 def _scram(peer: Peer, version: int) -> Story:
     def put(user: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:
         return ScramCredentialUpsertion(
@@ -194,6 +205,7 @@ def _scram(peer: Peer, version: int) -> Story:
     yield Ask.DescribeUserScramCredentials(users=[])
 
 
+@case("DescribeQuorum", 55)
 def _quorum(peer: Peer, version: int) -> Story:
     def describe(*topics: tuple[str, list[int]]) -> Message:
         return Ask.DescribeQuorum(
@@ -209,6 +221,7 @@ def _quorum(peer: Peer, version: int) -> Story:
     yield describe()
 
 
+@case("AddRaftVoter", 80)
 def _raft_voters(peer: Peer, version: int) -> Story:
     answer = yield Ask.DescribeCluster()
     cluster_id = answer.cluster_id
@@ -223,11 +236,13 @@ def _raft_voters(peer: Peer, version: int) -> Story:
     yield Ask.AddRaftVoter(cluster_id=cluster_id, voter_id=2, voter_directory_id=DIRECTORY)
 
 
+@case("UnregisterBroker", 64)
 def _unregister(peer: Peer, version: int) -> Story:
     for broker_id in (0, 2, -1):
         yield Ask.UnregisterBroker(broker_id=broker_id)
 
 
+@case("UpdateFeatures", 57)
 def _features(peer: Peer, version: int) -> Story:
     def update(*rows: tuple[str, int, int]) -> Message:
         keys = [{"feature": n, "max_version_level": level} for n, level, _ in rows]
@@ -269,6 +284,7 @@ def _entry(entity: dict[str, str | None], **ops: float | None) -> dict[str, Any]
     }
 
 
+@case("AlterClientQuotas", 49)
 def _quota_values(peer: Peer, version: int) -> Story:
     def alter(entity: dict[str, str | None], **ops: float | None) -> Message:
         return Ask.AlterClientQuotas(entries=[_entry(entity, **ops)])
@@ -310,6 +326,7 @@ def _quota_filter(*parts: tuple[str, int, str | None], strict: bool = False) -> 
     return Ask.DescribeClientQuotas(components=components, strict=strict)
 
 
+@case("DescribeClientQuotas", 48)
 def _quota_filters(peer: Peer, version: int) -> Story:
     rate = {"producer_byte_rate": 1000.0}
     entities: list[dict[str, str | None]] = [
@@ -342,6 +359,7 @@ def _quota_filters(peer: Peer, version: int) -> Story:
     yield _quota_filter((user, 2, None), (client, 2, None))
 
 
+@case("DescribeTopicPartitions pages", 75)
 def _partition_pages(peer: Peer, version: int) -> Story:
     names = [f"probe-pages-{letter}" for letter in "abc"]
     for name, partitions in zip(names, (3, 1, 4), strict=True):
@@ -369,32 +387,10 @@ def _partition_pages(peer: Peer, version: int) -> Story:
     yield ask(2000, ("probe-absent", 0), "probe-absent", first)
 
 
+@case("DescribeCluster endpoints", 60, 1)
 def _cluster_endpoints(peer: Peer, version: int) -> Story:
     for kind in (0, 1, 2, 3):
         request = Ask.DescribeCluster(endpoint_type=kind)
         if version >= 2:
             request.include_fenced_brokers = True
         yield request
-
-
-ADMIN_CASES = [
-    Case("DescribeLogDirs", 35, _describe_log_dirs),
-    Case("AlterReplicaLogDirs", 34, _alter_log_dirs),
-    Case("ElectLeaders", 43, _elect),
-    Case("AlterPartitionReassignments", 45, _reassign),
-    Case("ListPartitionReassignments", 46, _list_reassignments),
-    Case("DescribeAcls", 29, _describe_acls),
-    Case("CreateAcls", 30, _create_acls),
-    Case("DeleteAcls", 31, _delete_acls),
-    Case("SaslHandshake", 17, _sasl_handshake),
-    Case("SaslAuthenticate", 36, _sasl_authenticate),
-    Case("SCRAM credentials", 51, _scram),
-    Case("DescribeQuorum", 55, _quorum),
-    Case("AddRaftVoter", 80, _raft_voters),
-    Case("UnregisterBroker", 64, _unregister),
-    Case("UpdateFeatures", 57, _features),
-    Case("AlterClientQuotas", 49, _quota_values),
-    Case("DescribeClientQuotas", 48, _quota_filters),
-    Case("DescribeTopicPartitions pages", 75, _partition_pages),
-    Case("DescribeCluster endpoints", 60, _cluster_endpoints, 1),
-]

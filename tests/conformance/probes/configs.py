@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore._fast.record.builder import build_batch
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 from tests.record_requests import produce_request
@@ -61,6 +61,7 @@ _OTHER_BY_DESIGN = {
 }  # fmt: skip
 
 
+@case("DescribeConfigs, all of a topic", 32)
 def _all_of_a_topic(peer: Peer, version: int) -> Story:
     name = f"probe-all-configs-{version}"
     yield create(name)
@@ -71,6 +72,7 @@ def _all_of_a_topic(peer: Peer, version: int) -> Story:
     yield Ask.DescribeConfigs(resources=[request.resources[0] for request in both])
 
 
+@case("DescribeConfigs, all of the broker", 32, every_version=False)
 def _all_of_the_broker(peer: Peer, version: int) -> Story:
     answer = yield Step(describe(BROKER, "1"), compare=False)
     names = sorted(
@@ -83,6 +85,7 @@ def _all_of_the_broker(peer: Peer, version: int) -> Story:
     yield describe(BROKER, "")
 
 
+@case("DescribeConfigs, other resources", 32)
 def _others_described(peer: Peer, version: int) -> Story:
     for kind, name in (
         (GROUP, "probe-no-group"), (GROUP, ""), (METRICS, "probe-no-subscription"), (METRICS, ""),
@@ -144,6 +147,7 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
+@case("IncrementalAlterConfigs, spellings", 44, 1)
 def _spelled(peer: Peer, version: int) -> Story:
     name = f"probe-spelled-configs-{version}"
     yield create(name)
@@ -158,6 +162,7 @@ def _spelled(peer: Peer, version: int) -> Story:
             )
 
 
+@case("IncrementalAlterConfigs, topics", 44)
 def _topics_changed(peer: Peer, version: int) -> Story:
     name = f"probe-alter-configs-{version}"
     yield create(name, 1)
@@ -193,6 +198,7 @@ _BROKER_CHANGES: tuple[tuple[str, Ops], ...] = (
 )  # fmt: skip
 
 
+@case("IncrementalAlterConfigs, brokers", 44, 1)
 def _brokers_changed(peer: Peer, version: int) -> Story:
     for name, ops in _BROKER_CHANGES:
         yield alter(BROKER, name, *ops, dry=True)
@@ -232,6 +238,7 @@ _GROUP_CHANGES: tuple[tuple[str, str | None], ...] = (
 )  # fmt: skip
 
 
+@case("IncrementalAlterConfigs, groups", 44)
 def _groups_changed(peer: Peer, version: int) -> Story:
     name = f"probe/configs of a group {version}%"
     for key, value in _GROUP_CHANGES:
@@ -255,6 +262,7 @@ _METRICS_CHANGES: tuple[Ops, ...] = (
 )  # fmt: skip
 
 
+@case("IncrementalAlterConfigs, client metrics", 44)
 def _client_metrics_changed(peer: Peer, version: int) -> Story:
     name = f"probe-metrics-{version}"
     for ops in _METRICS_CHANGES:
@@ -266,6 +274,7 @@ def _client_metrics_changed(peer: Peer, version: int) -> Story:
     yield Step(describe(METRICS, name), until=shows(metrics=""))
 
 
+@case("IncrementalAlterConfigs, loggers", 44, 1)
 def _loggers_changed(peer: Peer, version: int) -> Story:
     for name, operation, value in (
         ("no.such.logger", SET, "DEBUG"), ("root", SET, "BAD"), ("root", SET, "OFF"),
@@ -284,6 +293,7 @@ def _loggers_changed(peer: Peer, version: int) -> Story:
         yield alter(kind, "1", ("root", SET, "INFO"))
 
 
+@case("AlterConfigs", 33)
 def _replaced(peer: Peer, version: int) -> Story:
     topic, group, metrics = (f"probe-replaced-{kind}-{version}" for kind in "tgm")
     yield create(topic, 1, cleanup_policy="compact", flush_ms="5")
@@ -311,6 +321,7 @@ def _replaced(peer: Peer, version: int) -> Story:
         yield replace(kind, "1", ("root", "INFO"))
 
 
+@case("Produce with too few in-sync replicas of the configs", 0, 3)
 def _too_few_in_sync(peer: Peer, version: int) -> Story:
     name = f"probe-min-insync-{version}"
     yield create(name, 1, min_insync_replicas="2")
@@ -319,25 +330,10 @@ def _too_few_in_sync(peer: Peer, version: int) -> Story:
         yield produce_request(named, build_batch([b"x"]), acks=acks, timeout_ms=5000)
 
 
+@case("ListConfigResources", 74)
 def _listed(peer: Peer, version: int) -> Story:
     """Resources that other cases create meanwhile would be listed too: use only types that they do
     not create.
     """
     for asked in ([8], [4], [8, 4], [0], [1], [99], [4, 99]) if version else ():
         yield Ask.ListConfigResources(resource_types=asked)
-
-
-CONFIG_CASES = [
-    Case("DescribeConfigs, all of a topic", 32, _all_of_a_topic),
-    Case("DescribeConfigs, all of the broker", 32, _all_of_the_broker, every_version=False),
-    Case("DescribeConfigs, other resources", 32, _others_described),
-    Case("IncrementalAlterConfigs, topics", 44, _topics_changed),
-    Case("IncrementalAlterConfigs, spellings", 44, _spelled, min_version=1),
-    Case("IncrementalAlterConfigs, brokers", 44, _brokers_changed, min_version=1),
-    Case("IncrementalAlterConfigs, groups", 44, _groups_changed),
-    Case("IncrementalAlterConfigs, client metrics", 44, _client_metrics_changed),
-    Case("IncrementalAlterConfigs, loggers", 44, _loggers_changed, min_version=1),
-    Case("AlterConfigs", 33, _replaced),
-    Case("Produce with too few in-sync replicas of the configs", 0, _too_few_in_sync, 3),
-    Case("ListConfigResources", 74, _listed),
-]

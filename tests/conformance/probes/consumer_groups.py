@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from kstore.protocol.schema import Message
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 from tests.record_requests import commit_request, join_request, offsets_request
@@ -54,6 +54,7 @@ def _epoch(epoch: int) -> Callable[[Any], bool]:
     return lambda answer: answer.member_epoch >= epoch or answer.error_code != 0
 
 
+@case("ConsumerGroupHeartbeat refused", 68)
 def _refused(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-refused-{version}"
     yield create(topic, 2)
@@ -74,6 +75,7 @@ def _refused(peer: Peer, version: int) -> Story:
     yield Ask.ConsumerGroupDescribe(group_ids=[group, ""])
 
 
+@case("ConsumerGroupHeartbeat life of a group", 68)
 def _life(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-life-{version}"
     yield create(topic, 4)
@@ -116,6 +118,7 @@ def _life(peer: Peer, version: int) -> Story:
     yield Ask.ConsumerGroupDescribe(group_ids=[group])
 
 
+@case("ConsumerGroupHeartbeat range", 68, every_version=False)
 def _range(peer: Peer, version: int) -> Story:
     one, two = f"probe-cg-range-{version}", f"probe-cg-rangetwo-{version}"
     yield create(one, 5)
@@ -134,6 +137,7 @@ def _range(peer: Peer, version: int) -> Story:
     assert len(described.groups[0].members) == 3
 
 
+@case("ConsumerGroupHeartbeat static members", 68)
 def _static(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-static-{version}"
     yield create(topic, 2)
@@ -157,6 +161,7 @@ def _static(peer: Peer, version: int) -> Story:
     yield Ask.ConsumerGroupDescribe(group_ids=[group])
 
 
+@case("ConsumerGroupHeartbeat regular expressions", 68, 1)
 def _regex(peer: Peer, version: int) -> Story:
     group = f"probe-cg-regex-{version}"
     yield create(f"{group}-one", 2)
@@ -183,6 +188,7 @@ def _commit(
     return commit_request(topic, dict.fromkeys(partitions, 7), group, **named, **who)
 
 
+@case("OffsetCommit by member epoch", 8, 9)
 def _commits(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-commits-{version}"
     yield create(topic, 4)
@@ -206,6 +212,7 @@ def _commits(peer: Peer, version: int) -> Story:
     yield _commit(peer, version, group, topic, "b", 3, 1)
 
 
+@case("OffsetFetch by member epoch", 9, 9)
 def _fetches(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-fetches-{version}"
     yield create(topic, 1)
@@ -233,6 +240,7 @@ def _classic_join(group: str, topic: str, member: str, *owned: int) -> Message:
     return join_request(group, member, metadata)
 
 
+@case("ConsumerGroupHeartbeat migration", 68)
 def _migration(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-migration-{version}"
     yield create(topic, 2)
@@ -286,15 +294,3 @@ def _migration(peer: Peer, version: int) -> Story:
     yield beat(group, "new", -1)
     yield _classic_join(group, topic, "nobody")
     yield Step(_classic_join(group, topic, ""), compare=False)
-
-
-CONSUMER_GROUP_CASES = [
-    Case("ConsumerGroupHeartbeat refused", 68, _refused),
-    Case("ConsumerGroupHeartbeat life of a group", 68, _life),
-    Case("ConsumerGroupHeartbeat range", 68, _range, every_version=False),
-    Case("ConsumerGroupHeartbeat static members", 68, _static),
-    Case("ConsumerGroupHeartbeat regular expressions", 68, _regex, min_version=1),
-    Case("ConsumerGroupHeartbeat migration", 68, _migration),
-    Case("OffsetCommit by member epoch", 8, _commits, min_version=9),
-    Case("OffsetFetch by member epoch", 9, _fetches, min_version=9),
-]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstore.protocol.schema import Message
 from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
-from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.story import Peer, Story, case
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, list_request, produce_request
@@ -40,6 +40,7 @@ _FLAWED: list[Flaws] = [
 ]  # fmt: skip
 
 
+@case("Produce", 0)
 def _produce(peer: Peer, version: int) -> Story:
     name = f"probe-produce-{version}"
     yield create(name, 2)
@@ -64,6 +65,7 @@ def _produce(peer: Peer, version: int) -> Story:
     yield produce(topic, good)
 
 
+@case("Produce to a compacted topic", 0)
 def _produce_compacted(peer: Peer, version: int) -> Story:
     name = f"probe-compacted-{version}"
     yield create(name, cleanup_policy="compact")
@@ -72,12 +74,14 @@ def _produce_compacted(peer: Peer, version: int) -> Story:
     yield produce(topic, batch([b"a", b"b"], Flaws(key=None)))
 
 
+@case("Produce with append time", 0)
 def _produce_append_time(peer: Peer, version: int) -> Story:
     name = f"probe-append-time-{version}"
     yield create(name, message_timestamp_type="LogAppendTime")
     yield produce(_named(peer, version, name, 13), batch([b"a", b"b"]))
 
 
+@case("Produce, idempotent", 0)
 def _produce_idempotent(peer: Peer, version: int) -> Story:
     name = f"probe-idempotent-{version}"
     yield create(name)
@@ -128,6 +132,7 @@ def _filled(peer: Peer, name: str, partitions: int = 2) -> Story:
         yield request
 
 
+@case("Fetch", 1)
 def _fetch(peer: Peer, version: int) -> Story:
     name = f"probe-fetch-{version}"
     yield from _filled(peer, name)
@@ -155,6 +160,7 @@ def _fetch(peer: Peer, version: int) -> Story:
     yield several
 
 
+@case("Fetch session", 1, 7)
 def _fetch_session(peer: Peer, version: int) -> Story:
     name = f"probe-session-{version}"
     yield from _filled(peer, name)
@@ -184,6 +190,7 @@ def _fetch_session(peer: Peer, version: int) -> Story:
     yield empty
 
 
+@case("ListOffsets", 2)
 def _list_offsets(peer: Peer, version: int) -> Story:
     name = f"probe-offsets-{version}"
     yield from _filled(peer, name)
@@ -212,6 +219,7 @@ def _list_offsets(peer: Peer, version: int) -> Story:
     yield twice
 
 
+@case("OffsetForLeaderEpoch", 23)
 def _leader_epochs(peer: Peer, version: int) -> Story:
     name = f"probe-epochs-{version}"
     yield from _filled(peer, name)
@@ -224,6 +232,7 @@ def _leader_epochs(peer: Peer, version: int) -> Story:
         yield Ask.OffsetForLeaderEpoch(topics=[{"topic": topic, "partitions": [row]}])
 
 
+@case("DeleteRecords", 21)
 def _delete_records(peer: Peer, version: int) -> Story:
     name = f"probe-delete-records-{version}"
     yield from _filled(peer, name, 1)
@@ -242,6 +251,7 @@ def _delete_records(peer: Peer, version: int) -> Story:
     yield _fetch_request(topic, 10)
 
 
+@case("InitProducerId", 22)
 def _init_producer_id(peer: Peer, version: int) -> Story:
     for name, timeout_ms in ((None, 1000), (None, -1), ("", 1000)):
         yield Ask.InitProducerId(transactional_id=name, transaction_timeout_ms=timeout_ms)
@@ -249,17 +259,3 @@ def _init_producer_id(peer: Peer, version: int) -> Story:
         for producer_id, epoch in ((5, -1), (-1, 5), (1 << 50, 3)):
             who = {"producer_id": producer_id, "producer_epoch": epoch}
             yield Ask.InitProducerId(transactional_id=None, transaction_timeout_ms=1000, **who)
-
-
-DATA_CASES = [
-    Case("Produce", 0, _produce),
-    Case("Produce to a compacted topic", 0, _produce_compacted),
-    Case("Produce with append time", 0, _produce_append_time),
-    Case("Produce, idempotent", 0, _produce_idempotent),
-    Case("Fetch", 1, _fetch),
-    Case("Fetch session", 1, _fetch_session, 7),
-    Case("ListOffsets", 2, _list_offsets),
-    Case("OffsetForLeaderEpoch", 23, _leader_epochs),
-    Case("DeleteRecords", 21, _delete_records),
-    Case("InitProducerId", 22, _init_producer_id),
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstore.protocol.schema import Message
-from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.story import Peer, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 from tests.record_requests import commit_request, join_request
@@ -13,6 +13,7 @@ from tests.record_requests import commit_request, join_request
 METADATA = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 
 
+@case("FindCoordinator", 10)
 def _find(peer: Peer, version: int) -> Story:
     if version < 4:
         for key, kind in (("probe", 0), ("", 0), ("probe", 9)):
@@ -36,6 +37,7 @@ def _joined(group: str, version: int) -> Story:
     return answer  # type: ignore[return-value]
 
 
+@case("JoinGroup", 11)
 def _join_group(peer: Peer, version: int) -> Story:
     group = f"probe-join-{version}"
     yield join("")
@@ -64,6 +66,7 @@ def _join_group(peer: Peer, version: int) -> Story:
     yield Ask.Heartbeat(group_id=group, generation_id=generation + 1, member_id=member)
 
 
+@case("SyncGroup", 14)
 def _sync_group(peer: Peer, version: int) -> Story:
     yield Ask.SyncGroup(group_id="probe-no-group", generation_id=1, member_id="m")
     yield Ask.SyncGroup(group_id="", generation_id=1, member_id="m")
@@ -80,11 +83,13 @@ def _sync_group(peer: Peer, version: int) -> Story:
         yield Ask.SyncGroup(group_id=group, **who, protocol_type="connect", protocol_name="sticky")
 
 
+@case("Heartbeat", 12)
 def _heartbeat(peer: Peer, version: int) -> Story:
     yield Ask.Heartbeat(group_id="probe-no-group", generation_id=1, member_id="m")
     yield Ask.Heartbeat(group_id="", generation_id=1, member_id="m")
 
 
+@case("LeaveGroup", 13)
 def _leave_group(peer: Peer, version: int) -> Story:
     group = f"probe-leave-{version}"
 
@@ -109,6 +114,7 @@ def _leave_group(peer: Peer, version: int) -> Story:
     yield Ask.DeleteGroups(groups_names=[group])
 
 
+@case("DescribeGroups", 15)
 def _describe_groups(peer: Peer, version: int) -> Story:
     # Other cases may create the group "" meanwhile.
     yield Ask.DescribeGroups(groups=["probe-no-group"])
@@ -121,6 +127,7 @@ def _describe_groups(peer: Peer, version: int) -> Story:
         yield request
 
 
+@case("ListGroups", 16)
 def _list_groups(peer: Peer, version: int) -> Story:
     if version >= 4:
         yield Ask.ListGroups(states_filter=["NoSuchState"])
@@ -138,6 +145,7 @@ def _commit(
     return commit_request(topic, {partition: offset}, group, row=row, **named, **who)
 
 
+@case("OffsetCommit", 8)
 def _offset_commit(peer: Peer, version: int) -> Story:
     topic, group = f"probe-commit-{version}", f"probe-commit-{version}"
     yield create(topic, 2)
@@ -162,6 +170,7 @@ def _offset_commit(peer: Peer, version: int) -> Story:
     yield _commit(peer, version, members, topic, 5, generation=generation, member=member)
 
 
+@case("OffsetFetch", 9)
 def _offset_fetch(peer: Peer, version: int) -> Story:
     topic, group = f"probe-committed-{version}", f"probe-committed-{version}"
     yield create(topic, 3)
@@ -193,6 +202,7 @@ def _offset_fetch(peer: Peer, version: int) -> Story:
         yield stable
 
 
+@case("OffsetDelete", 47)
 def _offset_delete(peer: Peer, version: int) -> Story:
     topic = group = "probe-offset-delete"
     yield create(topic, 2)
@@ -208,6 +218,7 @@ def _offset_delete(peer: Peer, version: int) -> Story:
     yield ask(group, topic, 0)
 
 
+@case("DeleteGroups", 42)
 def _delete_groups(peer: Peer, version: int) -> Story:
     yield Ask.DeleteGroups(groups_names=["probe-no-group"])
     group, topic = f"probe-delete-group-{version}", f"probe-delete-group-{version}"
@@ -215,18 +226,3 @@ def _delete_groups(peer: Peer, version: int) -> Story:
     yield _commit(peer, peer.version_for(8), group, topic, 1)
     yield Ask.DeleteGroups(groups_names=[group])
     yield Ask.DeleteGroups(groups_names=[group])
-
-
-GROUP_CASES = [
-    Case("FindCoordinator", 10, _find),
-    Case("JoinGroup", 11, _join_group),
-    Case("SyncGroup", 14, _sync_group),
-    Case("Heartbeat", 12, _heartbeat),
-    Case("LeaveGroup", 13, _leave_group),
-    Case("DescribeGroups", 15, _describe_groups),
-    Case("ListGroups", 16, _list_groups),
-    Case("OffsetCommit", 8, _offset_commit),
-    Case("OffsetFetch", 9, _offset_fetch),
-    Case("OffsetDelete", 47, _offset_delete),
-    Case("DeleteGroups", 42, _delete_groups),
-]

@@ -33,7 +33,6 @@ class Question(NamedTuple):
     version: int | None = None
 
     def ask(self, peer: Peer) -> Message:
-        """The request."""
         return self.request(peer) if callable(self.request) else self.request
 
 

@@ -61,7 +61,6 @@ class Peer:
         return wire.exchange(self.connect(), frame)
 
     def ask(self, message: Message, version: int, on: str = "") -> Message:
-        """One request and its answer."""
         self.send(message, version, on)
         return self.receive(message, version, on)
 

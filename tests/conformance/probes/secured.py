@@ -20,7 +20,7 @@ from kstore.protocol.security.sasl import (
 )
 from tests.conformance import wire
 from tests.conformance.probes.peer import PATIENCE_S, Peer
-from tests.conformance.sasl_listeners import add_listeners
+from tests.conformance.sasl_listeners import STANDARD_AUTHORIZER, add_plain_listener
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 LITERAL, PREFIXED, ALLOW = 3, 4, 3
@@ -64,23 +64,17 @@ REFUSED_MOSTLY = (
 )
 """Users that show the different forms of refusals."""
 PASSWORD = "password-of-the-probe"
-_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def secure(broker: Any) -> int:
     """Add the users to a broker that is not started, with a separate listener; returns the port of
     that listener. Clients of the other listener are the super user.
     """
-    users = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
     broker.overrides |= {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required {users};",
-        "authorizer.class.name": _AUTHORIZER,
-        "super.users": "User:ANONYMOUS",
-    }
-    where = add_listeners(broker, {"SASL_PLAINTEXT": "SASL_PLAINTEXT"})
-    return int(where["SASL_PLAINTEXT"].rpartition(":")[2])
+        "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS",
+    }  # fmt: skip
+    address = add_plain_listener(broker, dict.fromkeys(USERS, PASSWORD))
+    return int(address.rpartition(":")[2])
 
 
 class SecuredPeer(Peer):

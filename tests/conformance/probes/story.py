@@ -60,6 +60,20 @@ class Case(NamedTuple):
     every_version: bool = True
 
 
+CASES: list[Case] = []
+"""Those of all modules that were imported."""
+
+
+def case(name: str, api_key: int, *versions: int, every_version: bool = True) -> Any:
+    """Make a story a case; ``versions`` are the first and the last one, if not all are meant."""
+
+    def add(story: Callable[[Peer, int], Story]) -> Callable[[Peer, int], Story]:
+        CASES.append(Case(name, api_key, story, *versions, every_version=every_version))
+        return story
+
+    return add
+
+
 def settle(peer: Peer, message: Message, answer: Any) -> None:
     """Wait until the data plane sees the change of a request: Kafka responds earlier."""
     if isinstance(message, CreateTopicsRequest) and not message.validate_only:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstore.protocol.schema import Message
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 from tests.record_requests import commit_request, join_request, offsets_request, producer_fields
@@ -89,6 +89,7 @@ def exist(*topics: str) -> Step:
     )
 
 
+@case("StreamsGroupHeartbeat refused", 88)
 def _refused(peer: Peer, version: int) -> Story:
     group, simple = "probe-streams-refused", topology(sub("0", "probe-streams-absent"))
     yield beat("probe-streams-no-group", 1)
@@ -105,6 +106,7 @@ def _refused(peer: Peer, version: int) -> Story:
     yield Ask.StreamsGroupDescribe(group_ids=[group, "", "probe-streams-no-group"])
 
 
+@case("StreamsGroupHeartbeat bad topologies", 88)
 def _bad_topologies(peer: Peer, version: int) -> Story:
     one = "probe-streams-a"
     wrong = (
@@ -128,6 +130,7 @@ def _bad_topologies(peer: Peer, version: int) -> Story:
         yield beat(group, -1)
 
 
+@case("StreamsGroupHeartbeat topics that do not fit", 88)
 def _topics_that_do_not_fit(peer: Peer, version: int) -> Story:
     left, right = f"probe-streams-left-{version}", f"probe-streams-right-{version}"
     both = [{"source_topics": [0, 1]}]
@@ -166,6 +169,7 @@ def _stateful(prefix: str, source: str) -> dict[str, Any]:
     )
 
 
+@case("StreamsGroupHeartbeat life of a group", 88)
 def _life(peer: Peer, version: int) -> Story:
     source, group = "probe-streams-source", "probe-streams-life"
     told = _stateful(group, source)
@@ -269,6 +273,7 @@ def _end(group: str, source: str, epoch: int) -> Story:
     yield Ask.StreamsGroupDescribe(group_ids=[group])
 
 
+@case("StreamsGroupHeartbeat endpoints", 88)
 def _endpoints(peer: Peer, version: int) -> Story:
     source, group = "probe-streams-endpoint", "probe-streams-endpoint"
     told = _stateful(group, source)
@@ -284,6 +289,7 @@ def _endpoints(peer: Peer, version: int) -> Story:
     yield beat(group, -1)
 
 
+@case("StreamsGroupHeartbeat and other kinds of groups", 88)
 def _conversions(peer: Peer, version: int) -> Story:
     """A group id of another type: an empty classic group is replaced, and the reverse."""
     topic, group = "probe-streams-convert", "probe-streams-convert"
@@ -300,13 +306,3 @@ def _conversions(peer: Peer, version: int) -> Story:
     yield Step(classic, version=9)
     yield join(group, told)
     yield Ask.StreamsGroupDescribe(group_ids=[group])
-
-
-STREAMS_GROUP_CASES = [
-    Case("StreamsGroupHeartbeat refused", 88, _refused),
-    Case("StreamsGroupHeartbeat bad topologies", 88, _bad_topologies),
-    Case("StreamsGroupHeartbeat topics that do not fit", 88, _topics_that_do_not_fit),
-    Case("StreamsGroupHeartbeat life of a group", 88, _life),
-    Case("StreamsGroupHeartbeat endpoints", 88, _endpoints),
-    Case("StreamsGroupHeartbeat and other kinds of groups", 88, _conversions),
-]

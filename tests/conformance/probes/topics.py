@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from kstore.protocol.schema import Message
-from tests.conformance.probes.story import Case, Peer, Story
+from tests.conformance.probes.story import Peer, Story, case
 from tests.plain_messages import Ask
 
 UNKNOWN_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
@@ -19,16 +19,19 @@ def create(topic: str, partitions: int = 1, **configs: str) -> Message:
     return Ask.CreateTopics(topics=[new], timeout_ms=20_000)
 
 
+@case("ApiVersions client names", 18, 3)
 def _wrong_api_versions(peer: Peer, version: int) -> Story:
     for name, software in (("", "1.0"), ("bad name!", "1.0"), ("probe", "1.0")):
         yield Ask.ApiVersions(client_software_name=name, client_software_version=software)
 
 
+@case("DescribeCluster", 60)
 def _describe_cluster(peer: Peer, version: int) -> Story:
     yield Ask.DescribeCluster()
     yield Ask.DescribeCluster(include_cluster_authorized_operations=True)
 
 
+@case("Metadata", 3)
 def _metadata(peer: Peer, version: int) -> Story:
     yield create(f"probe-metadata-{version}", 3)
 
@@ -53,12 +56,14 @@ def _metadata(peer: Peer, version: int) -> Story:
             yield Ask.Metadata(topics=[{"topic_id": topic_id, "name": None}])
 
 
+@case("Metadata auto-creates", 3, 4)
 def _auto_create(peer: Peer, version: int) -> Story:
     names = [f"probe-auto-{version}", "bad name"]
     topics = [{"name": name} for name in names]
     yield Ask.Metadata(topics=topics, allow_auto_topic_creation=True)
 
 
+@case("CreateTopics", 19, every_version=False)
 def _create_topics(peer: Peer, version: int) -> Story:
     name = f"probe-create-{version}"
     yield create(name, 2)
@@ -90,6 +95,7 @@ _WRONG_CONFIGS = [
 ]  # fmt: skip
 
 
+@case("CreateTopics assigned", 19, every_version=False)
 def _create_assigned(peer: Peer, version: int) -> Story:
     def assigned(suffix: str, brokers: list[list[int]], partitions: int = -1, factor: int = -1):
         rows = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(brokers)]
@@ -113,6 +119,7 @@ def _create_assigned(peer: Peer, version: int) -> Story:
     yield Ask.CreateTopics(topics=[], timeout_ms=1000)
 
 
+@case("DeleteTopics", 20, every_version=False)
 def _delete_topics(peer: Peer, version: int) -> Story:
     name = f"probe-delete-{version}"
     yield create(name)
@@ -131,6 +138,7 @@ def _delete_topics(peer: Peer, version: int) -> Story:
         yield Ask.DeleteTopics(topics=rows, timeout_ms=20_000)
 
 
+@case("CreatePartitions", 37, every_version=False)
 def _create_partitions(peer: Peer, version: int) -> Story:
     name = f"probe-grow-{version}"
     yield create(name, 2)
@@ -155,15 +163,3 @@ def _create_partitions(peer: Peer, version: int) -> Story:
     twice.topics *= 2
     yield twice
     yield Ask.Metadata(topics=[{"name": name}])
-
-
-TOPIC_CASES = [
-    Case("ApiVersions client names", 18, _wrong_api_versions, 3),
-    Case("DescribeCluster", 60, _describe_cluster),
-    Case("Metadata", 3, _metadata),
-    Case("Metadata auto-creates", 3, _auto_create, 4),
-    Case("CreateTopics", 19, _create_topics, every_version=False),
-    Case("CreateTopics assigned", 19, _create_assigned, every_version=False),
-    Case("DeleteTopics", 20, _delete_topics, every_version=False),
-    Case("CreatePartitions", 37, _create_partitions, every_version=False),
-]

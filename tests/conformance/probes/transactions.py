@@ -9,7 +9,7 @@ from typing import Any
 
 from kstore.protocol.schema import Message
 from tests.conformance.probes.batches import Flaws, batch
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 from tests.record_requests import (
@@ -72,6 +72,7 @@ def _read(topic: str) -> Step:
 # ---- stories ----
 
 
+@case("InitProducerId, transactional", 22)
 def _init_producer_id(peer: Peer, version: int) -> Story:
     name = f"probe-txn-init-{version}"
     who = yield _init(name)
@@ -93,6 +94,7 @@ def _init_producer_id(peer: Peer, version: int) -> Story:
     yield _init(f"{name}-new", producer_id=5, producer_epoch=3)
 
 
+@case("Transactions: fencing", 0, 9, 12)
 def _fencing(peer: Peer, version: int) -> Story:
     name, topic = f"probe-txn-fence-{version}", f"probe-txn-fence-{version}"
     yield create(topic)
@@ -107,6 +109,7 @@ def _fencing(peer: Peer, version: int) -> Story:
     yield Step(_write(name, topic, who, 0), version=version)
 
 
+@case("AddPartitionsToTxn", 24)
 def _add_partitions(peer: Peer, version: int) -> Story:
     name, topic = f"probe-txn-add-{version}", f"probe-txn-add-{version}"
     yield create(topic, 2)
@@ -146,6 +149,7 @@ def _add_partitions(peer: Peer, version: int) -> Story:
     yield _completed(name)
 
 
+@case("AddOffsetsToTxn", 25)
 def _add_offsets(peer: Peer, version: int) -> Story:
     name = f"probe-txn-offsets-{version}"
     who = yield _init(name)
@@ -164,6 +168,7 @@ def _add_offsets(peer: Peer, version: int) -> Story:
     yield _completed(name)
 
 
+@case("EndTxn", 26)
 def _end_txn(peer: Peer, version: int) -> Story:
     topic = f"probe-txn-end-{version}"
     yield create(topic)
@@ -192,6 +197,7 @@ def _end_txn(peer: Peer, version: int) -> Story:
         yield _completed(name)
 
 
+@case("EndTxn of what was aborted", 26)
 def _end_txn_after_abort(peer: Peer, version: int) -> Story:
     """Another producer begins, which aborts the transaction; then the first producer ends it."""
     topic, name = f"probe-txn-abort-{version}", f"probe-txn-abort-{version}"
@@ -207,6 +213,7 @@ def _end_txn_after_abort(peer: Peer, version: int) -> Story:
     yield _end(name, who, committed=False)
 
 
+@case("TxnOffsetCommit", 28)
 def _txn_offset_commit(peer: Peer, version: int) -> Story:
     name, group = f"probe-txn-commit-{version}", f"probe-txn-commit-group-{version}"
     topic = f"probe-txn-commit-{version}"
@@ -251,6 +258,7 @@ def _txn_offset_commit(peer: Peer, version: int) -> Story:
     yield ask(9, 0)
 
 
+@case("Produce, transactional", 0, 10)
 def _produce(peer: Peer, version: int) -> Story:
     if version >= 13:
         return  # by topic id: the same code
@@ -288,6 +296,7 @@ def _produce(peer: Peer, version: int) -> Story:
     yield Ask.DescribeProducers(topics=[{"name": topic, "partition_indexes": [0, 1]}])
 
 
+@case("WriteTxnMarkers", 27)
 def _markers(peer: Peer, version: int) -> Story:
     name, topic = f"probe-txn-marker-{version}", f"probe-txn-marker-{version}"
     yield create(topic)
@@ -321,6 +330,7 @@ def _markers(peer: Peer, version: int) -> Story:
     yield _read(topic)
 
 
+@case("DescribeProducers", 61)
 def _describe_producers(peer: Peer, version: int) -> Story:
     yield Ask.DescribeProducers(topics=[])
     for topic in ("probe-txn-absent", "bad name", ""):
@@ -328,6 +338,7 @@ def _describe_producers(peer: Peer, version: int) -> Story:
     yield Ask.DescribeProducers(topics=[{"name": "probe-txn-absent"}])
 
 
+@case("ListTransactions", 66)
 def _list_transactions(peer: Peer, version: int) -> Story:
     name, topic = f"probe-txn-list-{version}", f"probe-txn-list-{version}"
     yield create(topic)
@@ -352,18 +363,3 @@ def _list_transactions(peer: Peer, version: int) -> Story:
     yield Step(_end(f"{name}-1", who, committed=True), version=5)
     yield _completed(f"{name}-1")
     yield ask(producer_id_filters=[], state_filters=["nonsense"])
-
-
-TRANSACTION_CASES = [
-    Case("InitProducerId, transactional", 22, _init_producer_id),
-    Case("Transactions: fencing", 0, _fencing, min_version=9, max_version=12),
-    Case("AddPartitionsToTxn", 24, _add_partitions),
-    Case("AddOffsetsToTxn", 25, _add_offsets),
-    Case("EndTxn", 26, _end_txn),
-    Case("EndTxn of what was aborted", 26, _end_txn_after_abort),
-    Case("TxnOffsetCommit", 28, _txn_offset_commit),
-    Case("Produce, transactional", 0, _produce, min_version=10),
-    Case("WriteTxnMarkers", 27, _markers),
-    Case("DescribeProducers", 61, _describe_producers),
-    Case("ListTransactions", 66, _list_transactions),
-]

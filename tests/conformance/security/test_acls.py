@@ -34,11 +34,10 @@ from tests.conformance.kafka_broker import ask_tool
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
-from tests.conformance.sasl_listeners import add_listeners
+from tests.conformance.sasl_listeners import STANDARD_AUTHORIZER, add_plain_listener
 
 pytestmark = pytest.mark.slow
 
-STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 PATIENCE_S = 30
@@ -49,17 +48,11 @@ class Secured:
 
     def __init__(self, folder: Path) -> None:
         self.broker = KstoreBroker(folder)
-        users = " ".join(f'user_{name}="secret"' for name in ("alice", "bob", "copier"))
         self.broker.overrides = {
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-            ),
-            "authorizer.class.name": STANDARD,
-            "super.users": "User:ANONYMOUS",
-        }
-        listeners = {"SASL_PLAINTEXT": "SASL_PLAINTEXT"}
-        self.sasl = add_listeners(self.broker, listeners)["SASL_PLAINTEXT"]
+            "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS",
+        }  # fmt: skip
+        users = dict.fromkeys(("alice", "bob", "copier"), "secret")
+        self.sasl = add_plain_listener(self.broker, users)
 
     @property
     def open(self) -> str:
@@ -67,7 +60,6 @@ class Secured:
         return self.broker.bootstrap
 
     def settings(self, user: str) -> dict[str, Any]:
-        """How a user comes in."""
         return {
             "bootstrap.servers": self.sasl,
             "security.protocol": "SASL_PLAINTEXT",
@@ -77,7 +69,6 @@ class Secured:
         }
 
     def grant(self, *acls: Acl) -> None:
-        """Add rules."""
         with AdminClient(self.open) as admin:
             admin.create_acls(acls)
 
@@ -305,7 +296,9 @@ def told(cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.
 
 def test_every_broker_of_a_cluster_follows(tmp_path: Path) -> None:
     """A rule that one broker gets holds at all of them, and at one that starts later."""
-    settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true",
+    }  # fmt: skip
     rule = Acl(TOPIC, "t", "User:*", AclOperation.ALL, AclPermission.DENY, "127.0.0.2")
     allow = Acl(TOPIC, "t", "User:*", AclOperation.ALL)
     with KstoreCluster(tmp_path, 3, overrides=settings) as cluster:

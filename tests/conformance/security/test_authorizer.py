@@ -5,7 +5,6 @@ answers; and the operations of each resource type.
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from kstore.acls import (
     mask_of,
 )
 from kstore.broker.state.security.authorizer import Authorizer
+from tests.beside.programs import output_of
 from tests.conformance.kafka_jars import classpath, java_program
 from tests.reference.acl_rules import load
 
@@ -88,13 +88,9 @@ def questions() -> tuple[list[str], list[tuple[str, int]]]:
 @pytest.mark.usefixtures("kafka_jars")
 def test_decisions_are_kafkas(questions: tuple[list[str], list[tuple[str, int]]]) -> None:
     told, ours = questions
-    done = subprocess.run(
-        [java_program(), "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath(),
-         str(SOURCE)],
-        input="\n".join(told).encode(), capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    theirs = [int(line) for line in done.stdout.split()]
+    java = [java_program(), "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath()]
+    written = output_of([*java, SOURCE], input="\n".join(told), encoding="utf-8")
+    theirs = [int(line) for line in written.split()]
     different = [
         f"{question}: {answer}, Kafka {kafkas}"
         for (question, answer), kafkas in zip(ours, theirs, strict=True)

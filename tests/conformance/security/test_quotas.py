@@ -21,12 +21,11 @@ from tests.beside.waiting import until
 from tests.broker.harness.wire import Wire
 from tests.conformance import wire
 from tests.conformance.conftest import KINDS, of_kind
-from tests.conformance.sasl_listeners import add_listeners
+from tests.conformance.sasl_listeners import add_plain_listener
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
 
 TOPIC = "t"
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 THROTTLING_QUOTA_EXCEEDED = 89
 _names = (f"made-{number}" for number in itertools.count())
 
@@ -56,15 +55,9 @@ def quotas(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Quotas]:
     broker = of_kind(request, tmp_path_factory.mktemp("quotas"))
-    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob"))
-    broker.overrides = {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {users};",
-        "quota.window.num": "2",
-        "max.connections.per.ip.overrides": "127.0.0.3:2",
-    }
-    where = add_listeners(broker, {"SASL_PLAINTEXT": "SASL_PLAINTEXT"})["SASL_PLAINTEXT"]
-    host, _, port = where.partition(":")
+    broker.overrides = {"quota.window.num": "2", "max.connections.per.ip.overrides": "127.0.0.3:2"}
+    address = add_plain_listener(broker, {"alice": "alice-secret", "bob": "bob-secret"})
+    host, _, port = address.partition(":")
     sasl = host, int(port)
     with broker, AdminClient(broker.bootstrap) as admin:
         admin.create_topics([NewTopic(TOPIC, 1, 1)])

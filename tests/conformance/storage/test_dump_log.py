@@ -26,7 +26,6 @@ crc32c = crcmod.predefined.mkCrcFun("crc-32c")
 
 
 def segments(folder: Path) -> list[Path]:
-    """The segment files of a partition, in order."""
     return sorted(folder.glob("*.log"))
 
 

@@ -218,7 +218,6 @@ class _Side:
             self.header += b"\x00"
 
     def send(self, number: int, make: Maker) -> None:
-        """Build the request and send it."""
         self.unit.number = number
         frame = self.header + make(self.unit)
         peer = self.unit.peer
@@ -249,7 +248,6 @@ class _Side:
         return as_recorded(plain(self._seen(answer), ours=unit.owns))
 
     def reset(self) -> None:
-        """Close the connection if one is open."""
         self.unit.peer.reset()
 
 
@@ -265,7 +263,6 @@ class _RecordedSide:
         self._number = number
 
     def take(self, patience_s: float) -> Any:
-        """The recorded answer."""
         return self._said[self._number]
 
     def reset(self) -> None:

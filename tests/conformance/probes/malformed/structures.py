@@ -15,7 +15,7 @@ from kstore.broker.state.shares.persisted import SharePartitionKey
 from kstore.protocol.schema import ZERO_UUID, Message
 from tests.conformance.probes.batches import TIMESTAMP_MS, Flaws, batch
 from tests.conformance.probes.data import produce
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part
@@ -42,6 +42,7 @@ def _fetch(*topics: tuple[Name, list[tuple[int, int]]]) -> Message:
     return Ask.Fetch(max_wait_ms=50, min_bytes=1, max_bytes=1 << 22, topics=named)
 
 
+@case("Structures of Produce", 0, 3, 12)  # later versions have no topic names
 def _produce_several(peer: Peer, version: int) -> Story:
     """Topics and partitions from a seed, with repetitions; then everything that was appended."""
     own = [f"probe-several-{kind}-{version}" for kind in "ab"]
@@ -79,6 +80,7 @@ def _flawed(draw: random.Random) -> Iterator[bytes]:
         yield data
 
 
+@case("Structures of flawed batches", 0, 3)
 def _produce_flawed(peer: Peer, version: int) -> Story:
     """Batches with several errors, to several types of topics: which error is returned, and which
     records it names.
@@ -99,6 +101,7 @@ def _is_found(answer: Any) -> bool:
     return bool(answer.coordinators[0].error_code == 0)
 
 
+@case("Structures of Produce to internal topics", 0, 3)
 def _produce_internal(peer: Peer, version: int) -> Story:
     good = batch([b"v"])
     own = f"probe-internal-{version}"
@@ -116,6 +119,7 @@ def _produce_internal(peer: Peer, version: int) -> Story:
         yield produce(name, batch([b"v"], Flaws(crc_xor=1)))
 
 
+@case("Structures of a duplicate with append time", 0, 3)
 def _append_time_again(peer: Peer, version: int) -> Story:
     name = f"probe-append-again-{version}"
     yield create(name, message_timestamp_type="LogAppendTime")
@@ -125,6 +129,7 @@ def _append_time_again(peer: Peer, version: int) -> Story:
         yield produce(topic, batch([b"a", b"b"], flaws))
 
 
+@case("Structures of Fetch", 1, 4)
 def _fetch_several(peer: Peer, version: int) -> Story:
     own = [f"probe-fetches-{kind}-{version}" for kind in "ab"]
     for name in own:
@@ -147,6 +152,7 @@ def _fetch_several(peer: Peer, version: int) -> Story:
         yield asked
 
 
+@case("Structures of CreateTopics and DeleteTopics", 20)
 def _create_delete(peer: Peer, version: int) -> Story:
     def made(*names: str) -> Message:
         rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
@@ -173,13 +179,3 @@ def _create_delete(peer: Peer, version: int) -> Story:
     yield deleted((None, UNKNOWN_ID), (None, UNKNOWN_ID))
     yield deleted((None, none), (None, none))
     yield deleted((None, UNKNOWN_ID), (None, one_id))
-
-
-STRUCTURE_CASES = [
-    Case("Structures of Produce", 0, _produce_several, 3, 12),  # later versions have no topic names
-    Case("Structures of flawed batches", 0, _produce_flawed, 3),
-    Case("Structures of Produce to internal topics", 0, _produce_internal, 3),
-    Case("Structures of a duplicate with append time", 0, _append_time_again, 3),
-    Case("Structures of Fetch", 1, _fetch_several, 4),
-    Case("Structures of CreateTopics and DeleteTopics", 20, _create_delete),
-]

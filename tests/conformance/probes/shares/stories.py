@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.conformance.probes.configs import GROUP, SET, alter
 from tests.conformance.probes.data import fill
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import UNKNOWN_ID, create
 from tests.plain_messages import Ask
 
@@ -89,6 +89,7 @@ def _member(number: int) -> str:
     return f"member-{number:029d}"
 
 
+@case("ShareFetch sessions", 78)
 def _sessions(peer: Peer, version: int) -> Story:
     name, member, other = f"probe-share-sessions-{version}", _member(1), _member(2)
     yield from ready(name, member, other)
@@ -114,6 +115,7 @@ def _sessions(peer: Peer, version: int) -> Story:
     yield fetch(name, member, 1, None)  # all are accepted
 
 
+@case("ShareFetch records and refusals", 78)
 def _fetch(peer: Peer, version: int) -> Story:
     name, member = f"probe-share-fetch-{version}", _member(1)
     yield from ready(name, member)
@@ -148,6 +150,7 @@ def _fetch(peer: Peer, version: int) -> Story:
     yield last(name, member, None)
 
 
+@case("ShareFetch modes and renewals", 78, 2)
 def _fetch_modes(peer: Peer, version: int) -> Story:
     """Features of version 2: records counted one by one, and locks that can be renewed."""
     name, member = f"probe-share-modes-{version}", _member(1)
@@ -167,6 +170,7 @@ def _fetch_modes(peer: Peer, version: int) -> Story:
     yield last(name, member, topic, (0, 0, [ACCEPT]))
 
 
+@case("ShareAcknowledge", 79)
 def _acknowledge(peer: Peer, version: int) -> Story:
     name, member, other = f"probe-share-acks-{version}", _member(1), _member(2)
     yield from ready(name, member, other)
@@ -207,11 +211,3 @@ def _acknowledge(peer: Peer, version: int) -> Story:
     yield acknowledge(name, member, FINAL, topic, (2, 2, [ACCEPT]))
     yield acknowledge(name, other, FINAL, topic)
     yield Step(fetch(name, member, 0, topic), until=acquires(4))  # records of the other member
-
-
-SHARE_GROUP_CASES = [
-    Case("ShareFetch sessions", 78, _sessions),
-    Case("ShareFetch records and refusals", 78, _fetch),
-    Case("ShareFetch modes and renewals", 78, _fetch_modes, 2),
-    Case("ShareAcknowledge", 79, _acknowledge),
-]

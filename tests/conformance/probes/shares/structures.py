@@ -11,7 +11,7 @@ from typing import Any
 from kstore.protocol.schema import Message
 from tests.conformance.probes.data import fill
 from tests.conformance.probes.shares.stories import FINAL, acquires, fetch, ready
-from tests.conformance.probes.story import Case, Peer, Step, Story
+from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
 
@@ -33,6 +33,7 @@ def _each(requests: list[Any]) -> Story:
         _ = yield request
 
 
+@case("Structures of share groups", 76)
 def _heartbeats(peer: Peer, version: int) -> Story:
     name = f"probe-share-beats-{version}"
     one, two, other = MEMBERS
@@ -87,6 +88,7 @@ def _deleted(group: str, *topics: str) -> Message:
     return Ask.DeleteShareGroupOffsets(group_id=group, topics=rows)
 
 
+@case("Structures of share groups' offsets", 90)
 def _offsets(peer: Peer, version: int) -> Story:
     own = [f"probe-share-offsets-{kind}-{version}" for kind in "ab"]
     group = own[0]
@@ -133,6 +135,7 @@ def _ranges(draw: random.Random) -> list[dict[str, Any]]:
     return found
 
 
+@case("Structures of ShareFetch", 78)
 def _fetches(peer: Peer, version: int) -> Story:
     """A session of two topics with random requests. Acquired and acknowledged records stay equal
     only while both brokers decide each range in the same way.
@@ -156,10 +159,3 @@ def _fetches(peer: Peer, version: int) -> Story:
         )  # fmt: skip
         yield request
     yield fetch(name, member, FINAL, None, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
-
-
-SHARE_STRUCTURE_CASES = [
-    Case("Structures of share groups", 76, _heartbeats),
-    Case("Structures of share groups' offsets", 90, _offsets),
-    Case("Structures of ShareFetch", 78, _fetches),
-]
