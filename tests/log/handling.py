@@ -9,6 +9,7 @@ from typing import Any
 
 from kstore.env import SystemEnv
 from kstore.log import Log, LogDir, open_log_dir
+from kstore.log.queue import Queue
 
 
 class ManualClock:
@@ -18,7 +19,6 @@ class ManualClock:
         self.ms = now_ms
 
     def now_ms(self) -> int:
-        """The time that was set."""
         return self.ms
 
     def monotonic(self) -> float:
@@ -44,8 +44,22 @@ def offsets(log: Log) -> list[int]:
 
 
 def numbers(start: int, end: int) -> list[bytes]:
-    """Values in order."""
     return [b"%d" % number for number in range(start, end)]
+
+
+def drain(queue: Queue) -> list[bytes | None]:
+    """Take and acknowledge what is there."""
+    found: list[bytes | None] = []
+    while messages := queue.get_many(7, 0):
+        found += [message.value for message in messages]
+        queue.ack(*messages)
+    return found
+
+
+def flip_bit(file: Path, position: int, bit: int = 0) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1 << bit
+    file.write_bytes(data)
 
 
 def fill_segments(log: Log, which: range, *, in_epoch: int = 0) -> None:

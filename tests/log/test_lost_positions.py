@@ -17,30 +17,17 @@ from kstore.backup.folder import BackupFolder
 from kstore.backup.restore import restore
 from kstore.cli.backup.sources import source_of_folders
 from kstore.log import Log, log_dir, snapshot
-from kstore.log.queue import Queue
 from kstore.log.queue.queue_files import queue_floors
-from kstore.record import Record
+from tests.log.handling import drain, remove_index
 
 NEW = [b"new %d" % number for number in range(8)]
-
-
-def _drain(queue: Queue) -> list[bytes | None]:
-    found: list[bytes | None] = []
-    while messages := queue.get_many(3, 0):
-        found += [message.value for message in messages]
-        queue.ack(*messages)
-    return found
-
-
-def _values(records: list[Record]) -> list[bytes | None]:
-    return [record.value for record in records]
 
 
 def _work(log: Log) -> None:
     """Append, and let a queue and a cursor go to the end."""
     log.append_many([b"old"] * 5)
     queue, cursor = log.queue("mailer"), log.cursor("reader")
-    _drain(queue)
+    drain(queue)
     cursor.poll()
     cursor.commit()
     queue.close()
@@ -63,27 +50,20 @@ def lost(tmp_path: Path) -> Path:
     return path
 
 
-def _other_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_dir, "boot_id", lambda: b"another boot of ")
-
-
-def _no_index(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for file in path.glob(".kstore.mdb*"):
-        file.unlink()
-
-
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("after", [_other_boot, _no_index])
+@pytest.mark.parametrize("after", ["another boot", "a lost index"])
 def test_new_records_in_place_of_lost_ones_are_delivered(
-    lost: Path, after: object, shared: bool, monkeypatch: pytest.MonkeyPatch
+    lost: Path, after: str, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert callable(after)
-    after(lost, monkeypatch)
+    if after == "another boot":
+        monkeypatch.setattr(log_dir, "boot_id", lambda: b"another boot of ")
+    else:
+        remove_index(lost)
     with kstore.open_log(lost, shared=shared) as log:
         log.append_many(NEW)
-        assert _drain(log.queue("mailer")) == NEW
+        assert drain(log.queue("mailer")) == NEW
         cursor = log.cursor("reader")
-        assert _values(cursor.poll()) == NEW
+        assert [record.value for record in cursor.poll()] == NEW
         cursor.close()
 
 
@@ -91,7 +71,7 @@ def test_a_cursor_in_use_is_left_as_it_is(lost: Path, monkeypatch: pytest.Monkey
     with kstore.open_log(lost, read_only=True) as reader:
         cursor = reader.cursor("reader")
         cursor.seek(3)
-        _no_index(lost, monkeypatch)
+        remove_index(lost)
         with kstore.open_log(lost) as log:
             assert log.cursor("reader").committed == 10
         cursor.close()
@@ -101,7 +81,7 @@ def test_a_damaged_queue_does_not_keep_the_log_from_opening(
     lost: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (lost / "log-0" / "queue.mailer").write_bytes(b"?" * 8192)
-    _no_index(lost, monkeypatch)
+    remove_index(lost)
     with kstore.open_log(lost) as log:
         assert log.append(b"x") == 5
         assert log.cursor("reader").committed == 5
@@ -152,7 +132,7 @@ def test_a_cut_of_a_queue_is_durable_before_new_records(
     lost: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a second power loss would bring back what was taken."""
-    _no_index(lost, monkeypatch)
+    remove_index(lost)
     synced: list[str] = []
     fsync = os.fsync
 
@@ -165,7 +145,7 @@ def test_a_cut_of_a_queue_is_durable_before_new_records(
         assert "queue.mailer" in synced
         synced.clear()
         log.append_many(NEW)
-        _drain(log.queue("mailer"))
+        drain(log.queue("mailer"))
         log.truncate(5)
         assert "queue.mailer" in synced
 
@@ -182,10 +162,10 @@ def test_a_bad_file_does_not_keep_the_others_from_being_checked(
         newer.write_bytes(b"KCUS" + cursor.read_bytes()[4:])
     else:
         (lost / "log-0" / bad).write_bytes(b"?")
-    _no_index(lost, monkeypatch)
+    remove_index(lost)
     with kstore.open_log(lost) as log:
         log.append_many(NEW)
-        assert _drain(log.queue("mailer")) == NEW
+        assert drain(log.queue("mailer")) == NEW
         assert log.cursor("reader").committed == 5
     assert "was not checked" in caplog.text
 
@@ -197,6 +177,6 @@ def test_a_cursor_that_a_group_took_over_is_left_to_the_group(
         log.log_dir.committed_offsets.give_to_groups()
         log.log_dir.committed_offsets._groups.commit("reader", log.topic_partition, None)
         assert log.cursor("reader").committed is None
-    _no_index(lost, monkeypatch)
+    remove_index(lost)
     with kstore.open_log(lost) as log:
         assert log.cursor("reader").committed is None

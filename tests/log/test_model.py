@@ -59,7 +59,6 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.open()
 
     def open(self) -> Log:
-        """Open (or reopen) the log."""
         return kstore.open_log(self.folder, env=SystemEnv(clock=self.clock), **self.configs)
 
     def teardown(self) -> None:

@@ -40,7 +40,6 @@ class Writer(Dialogue):
         assert self.does(statement) == "done"
 
     def close(self) -> None:
-        """End it."""
         self.process.communicate()
 
 
@@ -135,7 +134,6 @@ def test_following_gives_what_comes_and_ends_when_nothing_does(tmp_path: Path) -
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Writer:  # type: ignore[misc]
-    """A writing process."""
     made = Writer(tmp_path)
     yield made
     if made.process.poll() is None:

@@ -21,11 +21,9 @@ CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 VALUE = bytes(40_000)
 
 
-def large_batch(codec: int, count: int = 50, base: int = 1000) -> bytes:
+def large_batch(codec: int, count: int = 50) -> bytes:
     """Records of 40 KB of zeros, each 10 ms after the one before, but one is before all."""
-    records = [
-        (None, VALUE, base + 10 * number if number != 7 else base - 5) for number in range(count)
-    ]
+    records = [(None, VALUE, 1000 + 10 * n if n != 7 else 995) for n in range(count)]
     return bytes(build_batch(records, compression=codec))
 
 

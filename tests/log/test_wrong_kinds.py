@@ -35,7 +35,6 @@ def test_another_kind_of_thing(
 
 
 def in_transaction(log_dir: Any, log: Any) -> None:
-    """Append to it."""
     with log_dir.transaction() as transaction:
         transaction.append(log, b"x")
 

@@ -29,7 +29,6 @@ class SteppingClock(ManualClock):
 
 
 def values(records: list[Record]) -> list[bytes | None]:
-    """The values of records."""
     return [record.value for record in records]
 
 

@@ -50,7 +50,6 @@ def test_damage_of_a_small_file_costs_no_record(examiner: Examiner, name: str, k
 
 
 def small_log_dir(path: Path) -> LogDir:
-    """A writable directory."""
     return kstore.open_log_dir(str(path))
 
 
@@ -301,7 +300,6 @@ class _Damaged:
         self._error = error
 
     def begin(self, **_: Any) -> Any:
-        """Fail."""
         raise self._error("damaged by a test")
 
     def __getattr__(self, name: str) -> Any:

@@ -75,7 +75,6 @@ def end(log: LocalLog) -> None:
 
 
 def append(log: LocalLog, count: int) -> None:
-    """Append records."""
     log.core.append_records([b"v"] * count, 0, -1)
 
 

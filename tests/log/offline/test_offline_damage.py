@@ -16,7 +16,8 @@ from kstore.log import open_log_dir
 from kstore.log.offline.dump import DumpedBatch, DumpedDamage, dump
 from kstore.log.offline.repair import repair
 from kstore.log.offline.verify import ExitStatus, verify
-from tests.log.segments.test_damage import COUNT, flip, make
+from tests.log.handling import flip_bit
+from tests.log.segments.test_damage import COUNT, make
 
 Range = tuple[str, int, int, int, int]
 
@@ -93,7 +94,7 @@ def test_all_commands_name_the_same_bytes_and_offsets(
     at, bit = BITS[kind]
     path = tmp_path / "log"
     file, start, end = places[number]
-    flip(file, start + at, bit)
+    flip_bit(file, start + at, bit)
     damage = (str(file), start, end, 2 * number, 2 * number + 2)
     assert named_by_all(path) == [damage]
     assert valid_offsets(path) == [2 * n for n in range(COUNT) if n != number]
@@ -107,7 +108,7 @@ def test_damage_in_the_last_batch_is_named_too(tmp_path: Path, places: Places, k
     at, bit = BITS[kind]
     path = tmp_path / "log"
     file, start, end = places[COUNT - 1]
-    flip(file, start + at, bit)
+    flip_bit(file, start + at, bit)
     [(name, position, end_position, first_offset, _)] = named_by_all(path)
     assert (name, position, end_position, first_offset) == (str(file), start, end, 22)
     assert valid_offsets(path) == [2 * n for n in range(COUNT - 1)]
@@ -118,7 +119,7 @@ def test_several_damages_are_each_named_and_what_lies_between_them_is_shown(
 ) -> None:
     path = tmp_path / "log"
     for number, at, bit in [(1, 4, 0), (3, 65, 2), (4, 11, 1), (7, 4, 0), (9, 16, 0)]:
-        flip(places[number][0], places[number][1] + at, bit)
+        flip_bit(places[number][0], places[number][1] + at, bit)
     (_, one, one_end), (_, three, _), (_, _, four_end) = places[1], places[3], places[4]
     (_, seven, seven_end), (_, nine, nine_end) = places[7], places[9]
     first, second = str(places[0][0]), str(places[6][0])
@@ -133,7 +134,7 @@ def test_one_file_of_a_partition_is_judged_as_with_its_neighbours(
     tmp_path: Path, places: Places
 ) -> None:
     file, start, end = places[5]  # the last batch of a sealed segment
-    flip(file, start + 4, 0)
+    flip_bit(file, start + 4, 0)
     [problem] = verify(file).partitions[0].problems
     assert (problem.position, problem.end_position, problem.next_offset) == (start, end, 12)
 
@@ -142,7 +143,7 @@ def test_one_file_of_a_partition_is_judged_as_with_its_neighbours(
 def test_the_command_line_shows_damage_goes_on_and_fails(tmp_path: Path, places: Places) -> None:
     path = tmp_path / "log"
     file, start, end = places[2]
-    flip(file, start + 4, 0)
+    flip_bit(file, start + 4, 0)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kstore", "log", *words]
@@ -172,5 +173,5 @@ def test_what_changes_while_it_is_read_is_told(tmp_path: Path, places: Places) -
     file, start, _ = places[2]
     items = dump(path)
     next(items)  # the segment's line: it has been surveyed
-    flip(file, start + 65, 2)
+    flip_bit(file, start + 65, 2)
     assert [item.kind for item in items if isinstance(item, DumpedDamage)] == ["BAD_CRC"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import kstore
 from kstore.cli.app import run
 from kstore.log import LogDirLockedError, open_log_dir
 from kstore.log.offline.repair import repair
-from tests.log.handling import remove_index
-from tests.log.segments.test_damage import COUNT, flip, make, read_all
+from tests.log.handling import flip_bit, remove_index
+from tests.log.segments.test_damage import COUNT, make, read_all
 
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 
@@ -32,7 +33,7 @@ def test_a_header_is_put_back(
     path = tmp_path / "log"
     file, start, end = make(path)[number]
     whole = file.read_bytes()
-    flip(file, start + at, bit)
+    flip_bit(file, start + at, bit)
     damaged = file.read_bytes()
     if not indexed:
         remove_index(path)
@@ -56,7 +57,7 @@ def test_what_cannot_be_put_back_is_cut_out_and_kept_as_a_copy(
 ) -> None:
     path = tmp_path / "log"
     file, start, end = make(path)[number]
-    flip(file, end - 3, 2)
+    flip_bit(file, end - 3, 2)
     damaged = file.read_bytes()
     if not indexed:
         remove_index(path)
@@ -77,15 +78,14 @@ def test_what_cannot_be_put_back_is_cut_out_and_kept_as_a_copy(
 
 def test_a_log_dir_that_is_in_use_is_not_repaired(tmp_path: Path) -> None:
     file, start, _ = make(tmp_path)[2]
-    flip(file, start + 4, 0)
+    flip_bit(file, start + 4, 0)
     with kstore.open_log(tmp_path), pytest.raises(LogDirLockedError):
         repair(tmp_path, open_dir=open_log_dir)
 
 
 def test_a_good_log_and_a_torn_tail_are_left_alone(tmp_path: Path) -> None:
     file, start, _ = make(tmp_path)[COUNT - 1]
-    with file.open("r+b") as opened:
-        opened.truncate(start + 20)
+    os.truncate(file, start + 20)
     before = file.read_bytes()
     assert repair(tmp_path, open_dir=open_log_dir) == []
     assert file.read_bytes() == before
@@ -96,8 +96,8 @@ def test_the_command_says_what_it_would_do_and_does_it(
 ) -> None:
     path = tmp_path / "log"
     rows = make(path)
-    flip(rows[2][0], rows[2][1] + 7, 0)
-    flip(rows[5][0], rows[5][2] - 3, 2)
+    flip_bit(rows[2][0], rows[2][1] + 7, 0)
+    flip_bit(rows[5][0], rows[5][2] - 3, 2)
     before = {file: file.read_bytes() for file in path.rglob("*.log")}
     command = ["log", "verify", str(path)]
     assert run(command) == 1

@@ -20,24 +20,14 @@ from kstore.log import (
     QueueStateError,
     ReadOnlyLogError,
 )
-from kstore.log.queue import Queue, QueueStats
-from tests.log.handling import numbers
+from kstore.log.queue import QueueStats
+from tests.log.handling import drain, numbers
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    """An open log."""
     with kstore.open_log(tmp_path / "data", topic="mail") as opened:
         yield opened
-
-
-def drain(queue: Queue, limit: int = 7) -> list[bytes | None]:
-    """Take and acknowledge what is there."""
-    found: list[bytes | None] = []
-    while messages := queue.get_many(limit, 0):
-        found += [message.value for message in messages]
-        queue.ack(*messages)
-    return found
 
 
 def test_messages_come_in_order_and_once(log: Log) -> None:

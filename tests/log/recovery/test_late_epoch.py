@@ -10,10 +10,9 @@ import pytest
 
 import kstore
 from kstore._fast.record.builder import build_batch
-from kstore.log import CorruptLogError, Log
+from kstore.log import CorruptLogError
 from kstore.log.errors import LogError
-from tests.log.handling import remove_index
-from tests.log.segments.test_damage import flip
+from tests.log.handling import flip_bit, remove_index, values
 
 EPOCH_BYTE = 14
 LARGE = 2048
@@ -30,10 +29,6 @@ def make(path: Path, epochs: list[int]) -> tuple[Path, list[int]]:
         return Path(log.segments[-1].path), starts
 
 
-def values(log: Log) -> list[bytes | None]:
-    return [record.value for record in log.records(0)]
-
-
 @pytest.mark.parametrize("epochs", [[0], [0, 0, 0], [0, 3]])
 def test_a_last_batch_with_an_epoch_that_no_leader_had_is_damaged(
     tmp_path: Path, epochs: list[int]
@@ -41,7 +36,7 @@ def test_a_last_batch_with_an_epoch_that_no_leader_had_is_damaged(
     file, starts = make(tmp_path, epochs)
     last, true_epoch = len(epochs) - 1, epochs[-1]
     whole = file.read_bytes()
-    flip(file, starts[-1] + EPOCH_BYTE, 3)
+    flip_bit(file, starts[-1] + EPOCH_BYTE, 3)
     remove_index(tmp_path)
     with kstore.open_log(tmp_path) as log:
         assert log.latest_epoch == LARGE + true_epoch

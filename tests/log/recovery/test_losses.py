@@ -38,18 +38,12 @@ def numbers(log: Log) -> list[int]:
     return [record.offset for record in log.records()]
 
 
-def cut(file: Path, size: int) -> None:
-    """Cut a file."""
-    with file.open("r+b") as opened:
-        opened.truncate(size)
-
-
 @pytest.mark.parametrize("extra", [0, 30])
 def test_a_sealed_segment_that_was_cut_is_a_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, extra: int
 ) -> None:
     files, sizes = make(tmp_path)
-    cut(files[1], 6 * sizes[1] + extra)
+    os.truncate(files[1], 6 * sizes[1] + extra)
     with caplog.at_level(logging.ERROR, "kstore.log"), kstore.open_log(tmp_path) as log:
         assert log.recovery.losses == [Loss(str(files[1]), 16, 20)]
         assert log.recovery.lost_offsets == log.log_dir.lost_offsets == 4
@@ -65,7 +59,7 @@ def test_offsets_of_an_active_segment_that_was_cut_are_not_given_again(
     tmp_path: Path, left: int, extra: int
 ) -> None:
     files, sizes = make(tmp_path)
-    cut(files[2], left * sizes[2] + extra)
+    os.truncate(files[2], left * sizes[2] + extra)
     with kstore.open_log(tmp_path) as log:
         assert log.recovery.losses == [Loss(str(files[2]), 20 + left, 30)]
         assert numbers(log) == list(range(20 + left))
@@ -146,7 +140,7 @@ def test_a_replica_reports_its_real_end_and_leaves_out_what_it_lost_when_it_lead
         for _ in range(10):
             log.append(b"x")
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
-    cut(file, 6 * size)
+    os.truncate(file, 6 * size)
     with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.recovery.losses == [Loss(str(file), 6, 10)]
@@ -167,7 +161,7 @@ def test_what_a_replica_lost_is_known_when_it_leads_only_after_further_restarts(
             log.append_many([b"x"], leader_epoch=number // 3)
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
     for left in (4, 2, 2):
-        cut(file, left * size)
+        os.truncate(file, left * size)
         with replicated_dir(tmp_path) as directory:
             log = directory.log("t")
             assert log.log_end_offset == left
@@ -197,7 +191,7 @@ def lose_power(
         files = [Path(segment.path) for segment in log.segments]
         shutil.copytree(killed, path)
     file = path / files[1].relative_to(killed)
-    cut(file, file.stat().st_size // 10 * left)
+    os.truncate(file, file.stat().st_size // 10 * left)
     monkeypatch.setattr("kstore.log.log_dir.boot_id", lambda: boot.ljust(16))
 
 
@@ -301,7 +295,7 @@ def test_a_replica_that_has_fetched_what_it_lost_skips_nothing(tmp_path: Path) -
         log = directory.log("t")
         log.append_many([b"x"] * 10)
         file = Path(log.segments[-1].path)
-    cut(file, 0)
+    os.truncate(file, 0)
     with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.log_end_offset == 0
@@ -372,7 +366,7 @@ def test_epochs_that_began_within_what_a_replica_lost_are_known_when_it_leads(
         file, size = Path(log.segments[-1].path), log.size_bytes // 10
         begun = [(0, 0), (1, 3), (2, 6), (3, 9)]
         assert log.core.epochs.as_list() == begun
-    cut(file, left * size)
+    os.truncate(file, left * size)
     with replicated_dir(tmp_path) as directory:
         log = directory.log("t")
         assert log.core.epochs.as_list() == [each for each in begun if each[1] < max(left, 1)]

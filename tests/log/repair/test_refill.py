@@ -5,6 +5,7 @@ another replica.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import kstore
 from kstore.log.local.recovery_report import Loss
 from kstore.log.offline.verify import verify
 from tests.log.handling import replicated_dir
-from tests.log.recovery.test_losses import cut, make, numbers
+from tests.log.recovery.test_losses import make, numbers
 
 
 def place(log: kstore.Log) -> list[tuple[str, int, int]]:
@@ -35,7 +36,7 @@ def test_the_end_of_a_sealed_segment_is_put_back(
     tmp_path: Path, whole: tuple[list[Path], int, bytes], left: int, extra: int
 ) -> None:
     files, size, data = whole
-    cut(files[1], left * size + extra)
+    os.truncate(files[1], left * size + extra)
     with kstore.open_log(tmp_path / "log") as log:
         [loss] = log.lost_parts()
         assert loss == Loss(str(files[1]), 10 + left, 20)
@@ -56,7 +57,7 @@ def test_it_is_put_back_piece_by_piece(
     tmp_path: Path, whole: tuple[list[Path], int, bytes]
 ) -> None:
     files, size, data = whole
-    cut(files[1], 2 * size)
+    os.truncate(files[1], 2 * size)
     with kstore.open_log(tmp_path / "log") as log:
         for number in range(2, 10, 2):
             assert place(log) == [(files[1].name, 10 + number, 20)]
@@ -86,7 +87,7 @@ def test_what_the_other_replica_does_not_have_is_lost_no_more(
     tmp_path: Path, whole: tuple[list[Path], int, bytes]
 ) -> None:
     files, size, _ = whole
-    cut(files[1], 4 * size)
+    os.truncate(files[1], 4 * size)
     with kstore.open_log(tmp_path / "log") as log:
         [loss] = log.lost_parts()
         assert log.refill(loss, b"") is None  # compacted away there
@@ -98,7 +99,7 @@ def test_what_does_not_fit_changes_nothing(
     tmp_path: Path, whole: tuple[list[Path], int, bytes]
 ) -> None:
     files, size, data = whole
-    cut(files[1], 6 * size)
+    os.truncate(files[1], 6 * size)
     with kstore.open_log(tmp_path / "log") as log:
         [loss] = log.lost_parts()
         for wrong, why in [
@@ -116,7 +117,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_there(
     tmp_path: Path, whole: tuple[list[Path], int, bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     files, size, data = whole
-    cut(files[1], 6 * size)
+    os.truncate(files[1], 6 * size)
     with kstore.open_log(tmp_path / "log") as log:
         [loss] = log.lost_parts()
         log.log_dir.maintenance.stop()  # no more checkpoints
@@ -125,7 +126,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_there(
     for length, kept in [(10 * size, 20), (8 * size, 18), (8 * size + 20, 18), (6 * size, 16)]:
         copy = tmp_path / f"killed {length}"
         shutil.copytree(tmp_path / "killed", copy)
-        cut(copy / files[1].relative_to(tmp_path / "log"), length)
+        os.truncate(copy / files[1].relative_to(tmp_path / "log"), length)
         with caplog.at_level(logging.ERROR), kstore.open_log(copy) as log:
             assert numbers(log) == [*range(kept), *range(20, 30)]
             assert log.recovery.damages == []

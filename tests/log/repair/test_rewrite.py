@@ -9,8 +9,8 @@ import pytest
 import kstore
 from kstore.log import CorruptLogError, Log
 from kstore.record import build_batch
-from tests.log.handling import remove_index
-from tests.log.segments.test_damage import COUNT, flip, make, read_all
+from tests.log.handling import flip_bit, remove_index
+from tests.log.segments.test_damage import COUNT, make, read_all
 
 EVERY = {n: b"value %d" % n for n in range(COUNT * 2)}
 BASE_OFFSET, EPOCH, RECORDS = 4, 15, 65
@@ -35,7 +35,7 @@ def test_the_same_batches_take_the_place_of_damage(
     whole = file.read_bytes()
     with kstore.open_log(path) as log:
         epochs = log.core.epochs.as_list()
-    flip(file, start + at, 3)
+    flip_bit(file, start + at, 3)
     if not indexed:
         remove_index(path)
     with kstore.open_log(path) as log:
@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> Non
     path = tmp_path / "log"
     file, start, end = make(path)[5]
     batch = file.read_bytes()[start:end]
-    flip(file, start + RECORDS, 3)
+    flip_bit(file, start + RECORDS, 3)
     damaged = file.read_bytes()
     flipped = bytearray(batch)
     flipped[-1] ^= 1
@@ -97,7 +97,7 @@ def test_a_producer_whose_batch_was_hidden_is_known_again(tmp_path: Path) -> Non
         file = Path(log.segments[0].path)
         start = log.core.slice_at(1, 3, 0)[1]  # type: ignore[index]
     whole = file.read_bytes()
-    flip(file, start + RECORDS, 3)
+    flip_bit(file, start + RECORDS, 3)
     remove_index(path)
     with kstore.open_log(path) as log:
         [damage] = log.damaged_parts()

@@ -34,7 +34,6 @@ class Model:
         self.records: dict[int, tuple[bytes, bytes | None]] = {}
 
     def copy(self) -> Model:
-        """A copy of the model."""
         other = Model()
         other.start, other.end = self.start, self.end
         other.records = dict(self.records)

@@ -20,7 +20,7 @@ from kstore.record import (
     batches,
     build_batch,
 )
-from tests.log.handling import remove_index
+from tests.log.handling import flip_bit, remove_index
 from tests.record.producer_batches import marker, produced
 
 SETTINGS: dict[str, Any] = {
@@ -142,9 +142,7 @@ def test_nothing_is_changed_where_a_batch_is_damaged(tmp_path: Path) -> None:
     with compacted(tmp_path) as log:
         fill(log, 60)
         segment = Path(log.segments[2].path)
-        raw = bytearray(segment.read_bytes())
-        raw[-1] ^= 1
-        segment.write_bytes(raw)
+        flip_bit(segment, -1)
         names = sorted(path.name for path in segment.parent.iterdir())
         with pytest.raises(CorruptLogError) as caught:
             log.compact()

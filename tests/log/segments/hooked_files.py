@@ -37,23 +37,19 @@ class HookedFiles(SystemFileSystem):
         return file
 
     def mkdir(self, path: str, mode: int = 0o777) -> None:
-        """As the original."""
         self.before("mkdir", path)
         super().mkdir(path, mode)
 
     def write_file(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """As the original."""
         self.before("write_file", path)
         super().write_file(path, content, durable=durable)
 
     def unlink(self, path: str) -> None:
-        """As the original."""
         self.before("unlink", path)
         super().unlink(path)
         self.after("unlink", path)
 
     def replace(self, source: str, target: str) -> None:
-        """As the original."""
         self.before("replace", source)
         super().replace(source, target)
 

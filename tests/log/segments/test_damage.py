@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kstore
 from kstore.log import CorruptLogError, Log
 from kstore.log.segments.damage import Bounds, survey
-from tests.log.handling import remove_index
+from tests.log.handling import flip_bit, remove_index
 
 COUNT = 12
 IN_MAKE_TEST = [pytest.param(number, marks=pytest.mark.slow) for number in (3, 6, 8)]
@@ -47,13 +47,6 @@ def make(path: Path, *, per_batch: int = 2, **settings: object) -> list[tuple[Pa
             segment = log.segments[-1]
             places.append((Path(segment.path), start, segment.size_bytes))
     return places
-
-
-def flip(file: Path, position: int, bit: int) -> None:
-    """Flip one bit."""
-    data = bytearray(file.read_bytes())
-    data[position] ^= 1 << bit
-    file.write_bytes(data)
 
 
 def read_all(log: Log) -> tuple[dict[int, bytes | None], list[tuple[int, int]]]:
@@ -117,7 +110,7 @@ def test_a_flipped_bit_of_any_field_hides_that_batch_alone(
                 continue  # the last batch of an active segment may begin later: a gap is legal
             copy = tmp_path / "copy"
             shutil.copytree(tmp_path / "log", copy)
-            flip(copy / file.relative_to(tmp_path / "log"), start + at, bit)
+            flip_bit(copy / file.relative_to(tmp_path / "log"), start + at, bit)
             check(copy, last_may_be_cut=number == COUNT - 1)
             shutil.rmtree(copy)
 
@@ -129,7 +122,7 @@ def test_one_record_batches_behind_a_moved_one_are_served(
     tmp_path: Path, at: int, bit: int, number: int, indexed: bool
 ) -> None:
     file, start, _ = make(tmp_path / "log", per_batch=1)[number]
-    flip(file, start + at, bit)
+    flip_bit(file, start + at, bit)
     if not indexed:
         remove_index(tmp_path / "log")
     with kstore.open_log(tmp_path / "log") as log:
@@ -144,7 +137,7 @@ def test_an_error_names_file_bytes_value_and_what_was_expected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, start, _ = make(tmp_path / "log")[2]
-    flip(file, start + 4, 0)  # offset 4 becomes 16,777,220
+    flip_bit(file, start + 4, 0)  # offset 4 becomes 16,777,220
     with kstore.open_log(tmp_path / "log") as log:
         with caplog.at_level(logging.ERROR, "kstore.log"), pytest.raises(CorruptLogError) as caught:
             list(log.records())
@@ -168,7 +161,7 @@ def _end(file: Path, start: int) -> int:
 
 def test_a_moved_epoch_is_seen(tmp_path: Path) -> None:
     file, start, _ = make(tmp_path / "log")[2]
-    flip(file, start + 15, 3)
+    flip_bit(file, start + 15, 3)
     for indexed in (True, False):
         if not indexed:
             remove_index(tmp_path / "log")
@@ -180,7 +173,7 @@ def test_a_moved_epoch_is_seen(tmp_path: Path) -> None:
 
 def test_damage_that_is_known_stays_known_when_more_is_appended(tmp_path: Path) -> None:
     file, start, _ = make(tmp_path / "log")[COUNT - 1]
-    flip(file, start + 7, 0)
+    flip_bit(file, start + 7, 0)
     with kstore.open_log(tmp_path / "log") as log:
         assert read_all(log)[1] == [(22, 24)]
         assert log.append(b"next") == 24
@@ -197,7 +190,7 @@ def test_a_log_with_damage_can_be_truncated_before_in_and_behind_it(
     tmp_path: Path, offset: int, read_first: bool
 ) -> None:
     file, start, _ = make(tmp_path / "log")[7]  # offsets 14 and 15, in the active segment
-    flip(file, start + 4, 0)
+    flip_bit(file, start + 4, 0)
     with kstore.open_log(tmp_path / "log") as log:
         if read_first:
             read_all(log)
@@ -236,7 +229,9 @@ def test_a_random_flip_is_never_answered_by_a_wrong_record_and_never_by_silence(
         per_batch = log.log_end_offset // COUNT
     number = data.draw(st.integers(0, COUNT - 1), "batch")
     file, start, end = places[number]
-    flip(file, data.draw(st.integers(start, end - 1), "byte"), data.draw(st.integers(0, 7), "bit"))
+    flip_bit(
+        file, data.draw(st.integers(start, end - 1), "byte"), data.draw(st.integers(0, 7), "bit")
+    )
     indexed = number == COUNT - 1 or data.draw(st.booleans(), "indexed")
     if not indexed:
         remove_index(path / "log")

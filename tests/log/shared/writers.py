@@ -79,7 +79,7 @@ def begin(number: int, work: Callable[[Say], None]) -> Writer:
 
 
 def killed_run(
-    work: Callable[[Say], None], chance: random.Random, *, least_ms: int = 2, most_ms: int = 18
+    work: Callable[[Say], None], chance: random.Random, *, most_ms: int = 18
 ) -> list[tuple[int, ...]]:
     """The reports of ``work`` before it was killed, some milliseconds after its first report.
     AssertionError, with the child's traceback, if it failed by itself.
@@ -87,7 +87,7 @@ def killed_run(
     writer = begin(0, work)
     try:
         writer.has_reported()
-        time.sleep(chance.uniform(least_ms, most_ms) / 1000)
+        time.sleep(chance.uniform(2, most_ms) / 1000)
     finally:
         writer.kill()
     assert not writer.failure, writer.failure
