@@ -119,7 +119,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def admin(broker: Broker) -> Iterator[AdminClient]:
-    """An admin client of the broker."""
     with AdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
         yield client
 

@@ -89,7 +89,6 @@ class Query:
         return rows_of(fresh, self.reader.partitions(start, end))
 
     def close(self) -> None:
-        """End the query."""
         self.reader.stop()
 
 

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 @pytest.fixture
 def topic(connector: None, make_topic: Callable[..., str]) -> str:
-    """A topic of two partitions."""
     return make_topic(2)
 
 

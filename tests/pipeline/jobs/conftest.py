@@ -14,7 +14,7 @@ from kstore.pipeline.jobs.archive import ArchiveOptions, archive
 from kstore.pipeline.jobs.layout import Slice
 from kstore.pipeline.jobs.restore import Restored, RestoreOptions, restore
 from kstore.testing.brokers import Broker
-from kstore.types import TopicPartition
+from tests.beside import topic_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,21 +70,10 @@ def restored(
 
 def records_of(broker: Broker, topic: str) -> Records:
     """The committed records of a topic by partition: offset, timestamp, key, value, headers."""
-    found: Records = {}
-    settings = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-    }
-    with Consumer(settings) as consumer:
-        count = len(consumer.partitions_for(topic))
-        consumer.assign([TopicPartition(topic, index) for index in range(count)])
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(consumer.assignment())
-        found = {index: [] for index in range(count)}
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for r in consumer.poll(200):
-                headers = [tuple(header) for header in r.headers]
-                row = r.offset, r.timestamp, r.key, r.value, headers
-                found[r.partition].append(row)
+    with Consumer(broker.bootstrap_servers) as consumer:
+        found: Records = {index: [] for index in range(len(consumer.partitions_for(topic)))}
+    committed = {"isolation_level": "read_committed"}
+    for r in topic_records.records_of(broker.bootstrap_servers, topic, **committed):
+        headers = [tuple(header) for header in r.headers]
+        found[r.partition].append((r.offset, r.timestamp, r.key, r.value, headers))
     return found

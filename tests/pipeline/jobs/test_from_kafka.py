@@ -5,9 +5,8 @@ and verified.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ from kstore.pipeline.jobs.restore import RestoreOptions, restore
 from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide
 from kstore.pipeline.jobs.verification.verify import VerifyOptions, verify
 from kstore.testing.brokers import Broker
+from tests.beside.librdkafka import commits, consumer_of, make_topics
+from tests.beside.waiting import until
 from tests.conformance.kafka_broker import KafkaBroker
 from tests.conformance.live_kafka import LIVE_KAFKA
 from tests.pipeline.jobs.conftest import settings, silent
@@ -35,15 +36,11 @@ TOPICS = re.compile("from-kafka-.*")
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """Kafka 4.3.1 with two topics. One was written in transactions, one of which was aborted."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka import Producer, TopicPartition
 
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        configs = {"retention.ms": "-1"}
-        wanted = [NewTopic(f"from-kafka-{n}", 2, 1, config=configs) for n in "ab"]
-        for future in admin.create_topics(wanted).values():
-            future.result(60)
+        names = ("from-kafka-a", "from-kafka-b")
+        make_topics(running.bootstrap, *names, partitions=2, retention_ms="-1")
         plain = Producer({"bootstrap.servers": running.bootstrap, "compression.type": "zstd"})
         for n in range(300):
             plain.produce(
@@ -58,27 +55,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
                 writer.produce("from-kafka-b", b"%d-%d" % (number, n), b"k", n % 2)
             writer.flush(60)
             (writer.abort_transaction if number == 1 else writer.commit_transaction)(60)
-        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "readers"})
-        commit = partial(consumer.commit, offsets=[TopicPartition("from-kafka-a", 1, 77)])
-        _patiently(partial(commit, asynchronous=False))
-        consumer.close()
+        with closing(consumer_of(running.bootstrap, "readers")) as consumer:
+            offsets = [TopicPartition("from-kafka-a", 1, 77)]
+            until(lambda: commits(consumer, offsets), "the coordinator has loaded")
         yield running
-
-
-def _patiently(action: Callable[[], object]) -> None:
-    """Wait until the coordinator has loaded."""
-    from confluent_kafka import KafkaException
-
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            action()
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
 
 
 def test_a_kafka_s_topics_are_copied_archived_and_verified(

@@ -61,7 +61,6 @@ MOMENTS = {
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A new topic of three partitions."""
     return make_topic(3, **KEEP)
 
 

@@ -10,7 +10,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.entries import ENTRY_SCHEMA, entry_batch
 from kstore.pipeline.jobs.scans.scan import Range
 from kstore.pipeline.jobs.verification.sides import ArchiveSide
+from tests.beside.programs import output_of
 
 DATES = [f"2026-01-{day:02}" for day in range(1, 9)] + ["none"]
 
@@ -341,11 +341,8 @@ except JobError as error:
 
 @pytest.mark.slow
 def test_a_write_that_fails_is_told_and_takes_its_files_away(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert "can't be written: File too large. Solve this and start the job again" in done.stdout
+    said = output_of([sys.executable, "-c", FULL, tmp_path], cwd=Path(__file__).parents[3])
+    assert "can't be written: File too large. Solve this and start the job again" in said
     assert list((tmp_path / "data").iterdir()) == []
 
 

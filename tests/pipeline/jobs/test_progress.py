@@ -17,7 +17,6 @@ class Terminal(io.StringIO):
     """A stderr that is a terminal."""
 
     def isatty(self) -> bool:
-        """It is a terminal."""
         return True
 
 

@@ -21,7 +21,6 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, source: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end."""
     command = [sys.executable, "-m", "kstore.pipeline.jobs.run", "--data", str(folder / "data")]
     return subprocess.run(
         [*command, "--file", str(source), "--once", *more],

@@ -11,7 +11,6 @@ from kstore.pipeline.jobs.source_file import SourceError, SourceRecord, open_sou
 
 
 def write(folder: Path, content: bytes, name: str = "some file.log") -> Path:
-    """Make a file with this content."""
     path = folder / name
     path.write_bytes(content)
     return path

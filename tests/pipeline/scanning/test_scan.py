@@ -21,6 +21,7 @@ import kstore
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.scanning.layout import SCAN_COLUMNS
 from kstore.pipeline.segments import files
+from tests.log.handling import flip_bit
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -218,9 +219,7 @@ def test_a_damaged_batch_is_named_by_every_library(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     segment = sorted((folder / "orders-1").glob("*.log"))[1]
-    data = bytearray(segment.read_bytes())
-    data[200] ^= 1
-    segment.write_bytes(data)
+    flip_bit(segment, 200)
     orders = kstore.scan(folder, "orders")
     message = f"topic orders, partition 1, offset {int(segment.stem)}: segment .* is damaged"
     with pytest.raises(OSError, match=message):

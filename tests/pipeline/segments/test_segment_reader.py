@@ -17,6 +17,7 @@ from kstore.pipeline.schema import source_schema
 from kstore.pipeline.segments.files import SegmentRange
 from kstore.pipeline.segments.reader import SegmentReader
 from kstore.record import ControlType, EndTransactionMarker, build_batch, control_batch
+from tests.log.handling import flip_bit
 from tests.pipeline.reading import rows_of
 
 SCHEMA = source_schema(include_headers=False)
@@ -154,9 +155,7 @@ def test_a_moved_base_offset_is_named_or_left_out(
     segment = _segments(log_dir)[1]
     offset, place = _damage(segment)
     _damage(segment)  # and back
-    data = bytearray(segment.read_bytes())
-    data[place + at] ^= 1 << bit
-    segment.write_bytes(data)
+    flip_bit(segment, place + at, bit)
     with pytest.raises(PipelineError, match=f"hide offsets {offset} to {offset + 4}: base offset"):
         rows_of(_reader(log_dir))
     found = _offsets(_reader(log_dir, failOnDataLoss="false"))
@@ -167,12 +166,11 @@ def test_a_moved_base_offset_is_named_or_left_out(
 
 def _damage(segment: Path) -> tuple[int, int]:
     """Flip a bit in the third batch; returns its base offset and its position."""
-    data = bytearray(segment.read_bytes())
+    data = segment.read_bytes()
     place = 0
     for _ in range(2):
         place += int.from_bytes(data[place + 8 : place + 12], "big") + 12
-    data[place + 100] ^= 1
-    segment.write_bytes(data)
+    flip_bit(segment, place + 100)
     return int.from_bytes(data[place : place + 8], "big"), place
 
 

@@ -61,7 +61,6 @@ class Sink:
         self._done = asyncio.Event()
 
     async def run(self) -> None:
-        """One version after the other."""
         while not self.stopping or not self._attempts:
             version = len(self._attempts)
             self._attempts.append([])

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A topic of three partitions."""
     return make_topic(3)
 
 

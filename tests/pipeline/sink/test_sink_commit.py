@@ -57,7 +57,6 @@ class Sink:
         return Task(self.settings, self.name, version).write([batch])
 
     def commit(self, *messages: Written) -> None:
-        """The driver's commit."""
         commit(self.settings, list(messages))
 
     def values(self) -> list[bytes]:

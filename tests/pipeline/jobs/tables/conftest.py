@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def jars() -> list[Path]:
-    """Iceberg's library."""
     try:
         return iceberg_jars()
     except KafkaUnavailableError as error:
@@ -26,5 +25,4 @@ def jars() -> list[Path]:
 
 @pytest.fixture
 def lake(spark: SparkSession, jars: list[Path], tmp_path: Path) -> Lake:
-    """A new catalog."""
     return Lake(spark, tmp_path / "lake", f"lake_{uuid.uuid4().hex[:8]}")

@@ -48,7 +48,6 @@ class Lake:
         return TableOptions(settings, topic, self.name, NAMESPACE, topic, **more)
 
     def keep(self, broker: Broker, topic: str, **more: Any) -> Kept:
-        """Run the job once."""
         return keep_table(self.spark, self.options(broker.bootstrap_servers, topic, **more), print)
 
     def command(self, broker: Broker, topic: str, max_offsets: int) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.testing.brokers import Broker
+from tests.beside.programs import output_of
 from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.conftest import records_of
 from tests.works_with.environments import environment
@@ -56,9 +56,5 @@ def metadata_of(catalog: Path) -> str:
 def read(metadata: str, program: str = "read_table.py") -> Any:
     """The output of a program of this folder."""
     python = environment("lake-readers", READERS)
-    done = subprocess.run(
-        [str(python), str(Path(__file__).with_name(program)), metadata], check=False,
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    command = [python, Path(__file__).with_name(program), metadata]
+    return json.loads(output_of(command, timeout_s=200))

@@ -107,7 +107,6 @@ class Catalog:
 
 
 def loaded(table: Table) -> Any:
-    """The table as an answer."""
     metadata = json.loads(table.metadata.model_dump_json(by_alias=True))
     return {"metadata-location": table.metadata_location, "metadata": metadata, "config": {}}
 

@@ -5,7 +5,6 @@ once, as PyIceberg, Polars and DuckDB read it.
 from __future__ import annotations
 
 import random
-import subprocess
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kstore.testing.brokers import Broker
+from tests.beside.programs import output_of
 from tests.pipeline.jobs.killed_jobs import Jobs, late
 from tests.pipeline.jobs.tables.readers import READERS, expected, fill, metadata_of, read
 from tests.pipeline.own_processes import ROOT
@@ -34,11 +34,7 @@ def read_as_the_page_says(metadata: str) -> str:
     page = (ROOT / "docs" / "tables.md").read_text()
     program = page.split("```python\n")[1].split("```")[0]
     python = environment("lake-readers", READERS)
-    done = subprocess.run(
-        [str(python), "-c", program, metadata], check=True, capture_output=True, text=True,
-        timeout=200,
-    )  # fmt: skip
-    return done.stdout
+    return output_of([python, "-c", program, metadata], timeout_s=200)
 
 
 def test_a_table_that_is_killed_while_it_grows(broker: Broker, lake: Lake, tmp_path: Path) -> None:

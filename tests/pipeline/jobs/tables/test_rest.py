@@ -47,21 +47,18 @@ class RestLake(Lake):
         return {f"{prefix}.type": "rest", f"{prefix}.uri": self.url, f"{prefix}.token": TOKEN}
 
     def ask(self, method: str, path: str) -> Any:
-        """The answer of the server."""
         headers = {"Authorization": f"Bearer {TOKEN}"}
         asked = urllib.request.Request(f"{self.url}/{path}", method=method, headers=headers)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)
 
     def metadata(self, table: str) -> str:
-        """The path of the table's metadata file."""
         found = self.ask("GET", f"v1/namespaces/{NAMESPACE}/tables/{table}")
         return str(found["metadata-location"])
 
 
 @pytest.fixture
 def rest(spark: SparkSession, jars: list[Path], tmp_path: Path) -> Iterator[RestLake]:
-    """A new catalog, and its server."""
     folder = tmp_path / "rest"
     folder.mkdir()
     program = Path(__file__).with_name("rest_server.py")

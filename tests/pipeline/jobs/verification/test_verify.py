@@ -87,7 +87,6 @@ def write(broker: Broker, topic: str, values: list[bytes], partition: int = 0) -
 def verified(
     spark: SparkSession | None, left: Any, right: Any, topics: str, **more: Any
 ) -> Verification:
-    """Run it once."""
     return verify(spark, VerifyOptions(re.compile(topics), left, right, **more), silent)
 
 
