@@ -23,14 +23,6 @@ from tests.conformance.broker_process import free_ports
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import KstoreCluster
 
-THREE_REPLICAS = {
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "3",
-    "replica.lag.time.max.ms": "3000",
-}
-"""Of clusters of three that lose no record."""
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
@@ -116,7 +108,6 @@ class CutOffCluster(KstoreCluster):
         self._gates[node_id].shut()
 
     def heal(self, node_id: int) -> None:
-        """The end of `cut`."""
         self._gates[node_id].open()
 
     @contextlib.contextmanager

@@ -21,20 +21,12 @@ from kstore.clients import AdminClient, Consumer, Producer, RebalanceListener
 from kstore.clients.core.order_check import OrderChecker, OrderReport
 from kstore.types import TopicPartition
 from tests.beside.waiting import until
-from tests.conformance.kstore_cluster import KstoreCluster
-from tests.documents.cut_off import THREE_REPLICAS
+from tests.conformance.kstore_broker import QUICK_GROUPS
+from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SETTINGS = {
-    **THREE_REPLICAS,
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "200",
-    "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-}
+SETTINGS = THREE_REPLICAS | QUICK_GROUPS | {"group.min.session.timeout.ms": "1000"}
 STEPS = (2, 3, 8)
 KEYS = 40
 BACKLOG = 6000
@@ -59,7 +51,6 @@ class Keyed:
         self.written = 0
 
     def write(self, count: int) -> None:
-        """So many more."""
         for place in range(self.written, self.written + count):
             number, key = divmod(place, KEYS)
             self._producer.send(self._topic, b"%d" % number, b"%d" % key)

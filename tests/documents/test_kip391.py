@@ -21,8 +21,7 @@ from kstore.types import TopicPartition
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
-from tests.conformance.kstore_cluster import KstoreCluster
-from tests.documents.cut_off import THREE_REPLICAS
+from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
 from tests.documents.readers import Seen, everything
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -51,7 +51,6 @@ class Client(Dialogue):
         return line["result"]
 
     def run(self, do: str, **fields: Any) -> Any:
-        """A command and its result."""
         self.begin(do, **fields)
         return self.result()
 

@@ -52,7 +52,6 @@ class NumberedProducer(Worker):
         self._topic, self._partitions, self._after = topic, partitions, after
 
     def delivered(self, error: Any, message: Any) -> None:
-        """Note the result of a record."""
         raise NotImplementedError
 
     def work(self) -> None:
@@ -102,7 +101,6 @@ class Reader(Worker):
         self.seen: list[Record] = []
 
     def work(self) -> None:
-        """Until stopped."""
         places = [ck.TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
         with closing(consumer_of(self._servers, "reader", self._config)) as consumer:
             consumer.assign(places)
@@ -270,12 +268,11 @@ class Traffic:
     record on until `finish` or `check`.
     """
 
-    def __init__(self, cluster: KstoreCluster, topic: str = "orders") -> None:
-        cluster.create_topic(topic, PARTITIONS, 3)
-        self._cluster, self._topic = cluster, topic
-        servers = cluster.bootstrap
-        self.producers = [Producer(f"p{n}", servers, topic, PARTITIONS) for n in range(2)]
-        self.reader = Reader(servers, topic, PARTITIONS, "read_uncommitted")
+    def __init__(self, cluster: KstoreCluster) -> None:
+        cluster.create_topic("orders", PARTITIONS, 3)
+        self._cluster, servers = cluster, cluster.bootstrap
+        self.producers = [Producer(f"p{n}", servers, "orders", PARTITIONS) for n in range(2)]
+        self.reader = Reader(servers, "orders", PARTITIONS, "read_uncommitted")
         for worker in (*self.producers, self.reader):
             worker.start()
         until(lambda: self.producers[0].acknowledged, "the first record is acknowledged")
@@ -284,7 +281,7 @@ class Traffic:
         """Stop them all; what the topic holds then."""
         for worker in (*self.producers, self.reader):
             worker.finish()
-        return all_records(self._cluster.bootstrap, self._topic, PARTITIONS, "read_uncommitted")
+        return all_records(self._cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
 
     def check(self) -> None:
         """Stop them all, and compare their responses with the topic's contents."""

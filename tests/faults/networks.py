@@ -34,7 +34,6 @@ class Network:
         self._net = f"10.{random.randrange(64, 128)}.{random.randrange(256)}"
 
     def address(self, host: int) -> str:
-        """A host's IPv4 address."""
         return f"{self._net}.{host}"
 
     def command(self, host: int) -> list[str]:
@@ -46,7 +45,6 @@ class Network:
         _ip("-n", self._namespace(source), "route", "add", "blackhole", self.address(target))
 
     def heal(self, source: int, target: int) -> None:
-        """The end of a `cut`."""
         _ip("-n", self._namespace(source), "route", "del", "blackhole", self.address(target))
 
     def isolate(self, host: int) -> None:
@@ -54,7 +52,6 @@ class Network:
         _ip("link", "set", self._cable(host), "down")
 
     def rejoin(self, host: int) -> None:
-        """The end of `isolate`."""
         _ip("link", "set", self._cable(host), "up")
 
     def __enter__(self) -> Self:

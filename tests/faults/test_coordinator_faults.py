@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer as KafkaProducer
-from confluent_kafka import TopicPartition
 
 from kstore.broker.runtime.coordinators.partitions import partition_of
 from kstore.broker.runtime.transactions.admission import TIMEOUT_S
 from kstore.protocol.transactions.admin import DescribeTransactionsRequest
-from tests.beside.librdkafka import consumer_of
+from tests.beside.librdkafka import read_all
 from tests.beside.waiting import until
 from tests.conformance.kstore_cluster import KstoreCluster
 from tests.conformance.probes.peer import Peer
@@ -67,8 +66,8 @@ def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
     committing = threading.Thread(target=lambda: producer.commit_transaction(120), daemon=True)
     committing.start()
     # The marker here shows that the decision is safe; that over there is missing.
-    reader = Reader(cluster.brokers[other].bootstrap)
-    until(lambda: len(reader.read(1)) == 5, "the other half is there", pause_s=0.1)
+    servers = cluster.brokers[other].bootstrap
+    until(lambda: len(read_all(servers, "data", [1])) == 5, "the other half is there", pause_s=0.1)
     assert state_at(cluster, first) == "PrepareCommit"
     cluster.kill(first)
     second = coordinator(cluster, not_=first)
@@ -84,7 +83,6 @@ def test_a_transaction_that_was_decided_on_is_completed_by_the_next_coordinator(
     producer.produce("data", "10", partition=0)
     producer.abort_transaction(60)
     assert len(all_records(cluster.bootstrap, "data", 2, "read_committed")) == 10
-    reader.close()
 
 
 def test_batches_behind_one_that_is_to_come_again_do_not_end_the_transaction(
@@ -135,26 +133,3 @@ def state_at(cluster: KstoreCluster, node_id: int) -> str:
     answer: Any = peer.ask(DescribeTransactionsRequest(transactional_ids=[NAME]), 0)
     peer.reset()
     return str(answer.transaction_states[0].transaction_state)
-
-
-class Reader:
-    """Reads committed records, partition by partition, from the beginning."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = consumer_of(bootstrap)
-        self._found: dict[int, list[str]] = {}
-
-    def read(self, partition: int) -> list[str]:
-        """The results so far, after another check."""
-        if partition not in self._found:
-            self._found[partition] = []
-            self._consumer.assign([TopicPartition("data", partition, 0)])
-        found = self._found[partition]
-        for message in self._consumer.consume(100, 0.2):
-            if message.error() is None:
-                found.append(message.value().decode())
-        return found
-
-    def close(self) -> None:
-        """Leave."""
-        self._consumer.close()

@@ -99,7 +99,6 @@ def send(broker: KstoreBroker, topic: str, partition: int, value: bytes = b"valu
 
 
 def leaders(admin: AdminClient, topic: str) -> list[int | None]:
-    """The leader of each partition."""
     [described] = admin.describe_topics([topic])
     return [each.leader for each in described.partitions]
 
@@ -317,7 +316,6 @@ class Neighbour:
         self.consumer.commit()
 
     def leave(self) -> None:
-        """End the clients."""
         self.producer.close(1)
         self.consumer.close(1000)
         self.admin.close()

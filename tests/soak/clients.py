@@ -52,7 +52,6 @@ class OrderReader(Worker):
         self.wrong: list[str] = []
 
     def work(self) -> None:
-        """Until stopped."""
         places = [ck.TopicPartition(self._topic, p, 0) for p in range(self._partitions)]
         settings = CLIENT | {"auto.offset.reset": "error"}
         with closing(consumer_of(self._servers, "reader", settings)) as consumer:
@@ -92,7 +91,6 @@ class _Rounds(Worker):
         self.done = self.put_off = 0
 
     def work(self) -> None:
-        """Until stopped."""
         for number in itertools.count():
             if self.stopping.wait(self._pause_s):
                 return
@@ -103,7 +101,6 @@ class _Rounds(Worker):
                 self.put_off += 1
 
     def turn(self, number: int) -> None:
-        """One round."""
         raise NotImplementedError
 
 

@@ -34,8 +34,6 @@ ORDERS = {"segment.bytes": "1048576", "retention.bytes": "4194304"}
 
 @dataclass
 class Report:
-    """What a soak did and found."""
-
     seconds: float
     faults: Counter[str] = field(default_factory=Counter)
     records: int = 0

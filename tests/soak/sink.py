@@ -94,7 +94,6 @@ class _Soak:
         """Micro-batches that were written when a driver was last killed."""
 
     def run(self, seconds: float, kill_every_s: float) -> SinkReport:
-        """All of it."""
         report = self._report
         for topic in (SOURCE, TARGET):
             self._brokers.create_topic(topic, PARTITIONS, 3)
@@ -196,7 +195,6 @@ class _Soak:
         until(has_come, f"a micro-batch after {MOST_IN_A_ROW} kills", START_S, 0.5)
 
     def _kill(self, kind: str) -> bool:
-        """Kill one of a kind, if there is one."""
         assert self._application is not None
         if kind == "broker":
             node = self._rng.choice(list(self._brokers.brokers))

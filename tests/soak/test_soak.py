@@ -12,8 +12,8 @@ from tests.soak.run import soak
 from tests.soak.samples import Sample, growth, sample, stalls
 
 
-def run_of(anonymous_kb: list[int], descriptors: int = 50) -> list[Sample]:
-    return [Sample(float(at), kb, descriptors, 4) for at, kb in enumerate(anonymous_kb)]
+def run_of(anonymous_kb: list[int]) -> list[Sample]:
+    return [Sample(float(at), kb, 50, 4) for at, kb in enumerate(anonymous_kb)]
 
 
 def test_memory_that_grows_steadily_is_a_leak():

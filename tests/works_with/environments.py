@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.beside.programs import output_of
+
 PROGRAMS = Path(__file__).parent / "programs"
 CACHE = Path.home() / ".cache" / "kstore" / "works-with"
 
@@ -31,8 +33,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
             [sys.executable, "-m", "venv", "--clear", str(folder)],
             [str(python), "-m", "pip", "install", "-q", *requirements],
         ):
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
-            assert done.returncode == 0, done.stderr
+            output_of(command, timeout_s=900)
         complete.write_text(wanted)
     return python
 
@@ -53,9 +54,7 @@ def unpacked(artifact: str) -> Path:
                 target = Path(scratch, "files")
                 command = [maven, "-q", "-B", "dependency:unpack", f"-Dartifact={artifact}",
                            f"-DoutputDirectory={target}"]  # fmt: skip
-                done = subprocess.run(command, check=False, capture_output=True, text=True,
-                                      cwd=scratch, timeout=900)  # fmt: skip
-                assert done.returncode == 0, done.stdout + done.stderr
+                output_of(command, cwd=scratch, timeout_s=900)
                 target.rename(folder)
     return folder
 

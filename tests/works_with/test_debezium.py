@@ -80,7 +80,6 @@ class Changes:
         self.read_by_snapshot = 0
 
     def poll(self) -> None:
-        """Once."""
         for record in self._consumer.poll(1000):
             number = json.loads(record.key or b"")["id"]
             if record.value is None:  # the tombstone after a deletion
@@ -136,7 +135,6 @@ def test_changes_go_on_after_kill_9(tmp_path: Path) -> None:
 
 
 def records(broker: KstoreBroker, topic: str) -> list[bytes]:
-    """The values of a topic."""
     with Consumer(
         {"bootstrap.servers": broker.bootstrap, "auto.offset.reset": "earliest",
          "consumer.timeout.ms": 2000}, topic,

@@ -91,7 +91,6 @@ class Worker:
         until(runs, f"{name} runs", 90)
 
     def kill(self) -> None:
-        """kill -9."""
         self._process.kill()
         self._process.wait()
 

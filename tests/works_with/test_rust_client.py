@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from tests.beside.programs import output_of
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.works_with.environments import CACHE
 
@@ -29,11 +29,8 @@ def program() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run(
-            [cargo, "build", "--quiet", "--locked", "--release", "--target-dir", str(folder)],
-            cwd=SOURCES, check=False, capture_output=True, text=True, timeout=1800,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
+        command = [cargo, "build", "--quiet", "--locked", "--release", "--target-dir", folder]
+        output_of(command, cwd=SOURCES, timeout_s=1800)
     return folder / "release" / "works-with-rdkafka"
 
 
@@ -43,11 +40,7 @@ def test_rdkafka(tmp_path: Path) -> None:
     """
     built, name = program(), f"rust-{uuid4().hex[:8]}"
     with KstoreBroker(tmp_path) as broker:
-        done = subprocess.run(
-            [str(built), broker.bootstrap, f"{name}-in", f"{name}-out"],
-            check=False, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    moved = json.loads(done.stdout)
+        written = output_of([built, broker.bootstrap, f"{name}-in", f"{name}-out"], timeout_s=300)
+    moved = json.loads(written)
     assert len(moved) == len(set(moved)) == RECORDS // 2
     assert set(moved) < set(range(RECORDS))

@@ -69,7 +69,6 @@ class Registry:
         until(ready, "the registry takes schemas", 120)
 
     def kill(self) -> None:
-        """kill -9."""
         self._process.kill()
         self._process.wait()
 
@@ -136,7 +135,6 @@ def start(
 
 @pytest.fixture(scope="module")
 def registry(start: Start) -> Registry:
-    """A registry that runs."""
     return start()
 
 

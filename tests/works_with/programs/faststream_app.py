@@ -22,8 +22,6 @@ ORDERS = 20
 
 
 class Order(BaseModel):
-    """What is ordered."""
-
     name: str
     price: int
     count: int
