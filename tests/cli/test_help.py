@@ -39,7 +39,6 @@ COMMANDS = dict(commands())
 
 
 def flags(command: Any) -> set[str]:
-    """The options that a command takes."""
     return {flag for parameter in command.params for flag in parameter.opts}
 
 

@@ -30,7 +30,6 @@ class ConsumerDriver(GroupDriver):
 
     @property
     def group(self) -> ConsumerGroup:
-        """The group."""
         group = self.shard.groups["g"]
         assert isinstance(group, ConsumerGroup), group
         return group

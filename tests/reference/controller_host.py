@@ -251,7 +251,6 @@ class _Host:
         return await self.loop.run_in_executor(None, call)
 
     def endpoint_of(self, endpoints: tuple[Endpoint, ...]) -> Endpoint:
-        """The one there is."""
         return endpoints[0]
 
     async def ask_at(self, host: str, port: int, request: Any, timeout_s: float) -> Any:
@@ -322,7 +321,6 @@ class Cluster:
         return self.nodes[self.controller.state.topics[topic].partitions[index].leader]
 
     async def close(self) -> None:
-        """End everything."""
         await self.controller.close()
         self.store.close()
 

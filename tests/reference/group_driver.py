@@ -210,7 +210,6 @@ class GroupDriver:
         client_id: str = "c",
         protocol_type: str = "consumer",
     ) -> Any:
-        """Send a JoinGroup."""
         request = join_request(
             group_id, member_id, group_instance_id=instance, session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms, protocol_type=protocol_type,

@@ -48,7 +48,6 @@ def all_messages() -> list[type[Message]]:
 
 
 def versions_of(cls: type[Message]) -> range:
-    """The versions that a message has."""
     return range(cls.MIN_VERSION, cls.MAX_VERSION + 1)
 
 

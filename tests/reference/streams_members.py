@@ -93,7 +93,6 @@ class StreamsClient:
         return answer
 
     def leave(self) -> Any:
-        """Leave the group."""
         who = {"group_id": "g", "member_id": self.member_id, "member_epoch": -1}
         answer = self.driver.send(Ask.StreamsGroupHeartbeat(**who))
         self.epoch, self.active, self.standby = 0, set(), set()

@@ -40,7 +40,6 @@ class Producer:
         return copy(self)
 
     def ask(self, message: Message, version: int) -> Any:
-        """One request."""
         return self.peer.ask(message, version)
 
     def init(self, timeout_ms: int = 60_000, **claim: int) -> Any:
@@ -110,7 +109,6 @@ class Producer:
         return answer_of(self.state, lambda found: found.transaction_state in names, pause_s=0.005)
 
     def create_topic(self, partitions: int = 2) -> None:
-        """Make the topic."""
         new = {"name": self.topic, "num_partitions": partitions, "replication_factor": 1}
         answer = self.ask(Ask.CreateTopics(topics=[new], timeout_ms=20_000), 7)
         assert answer.topics[0].error_code == ErrorCode.NONE

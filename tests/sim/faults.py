@@ -66,7 +66,6 @@ class Faults:
         self.kinds = [kind for kind in kinds if many or not FAULTS[kind].cluster_only]
 
     async def run(self) -> None:
-        """Cause faults until stopped."""
         while not self.stopping and self.kinds:
             await asyncio.sleep(self.random.uniform(*self._pause_s))
             if self.stopping:
@@ -99,7 +98,6 @@ class Faults:
     # ---- what faults need ----
 
     def running(self) -> list[Node]:
-        """The running brokers."""
         return [node for node in self.nodes.values() if node.running]
 
     def victim(self) -> Node | None:

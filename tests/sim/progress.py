@@ -60,7 +60,6 @@ class Progress:
             self.write()
 
     def write(self) -> None:
-        """Write the whole file."""
         if self._path is None:
             return
         told = {

@@ -38,7 +38,6 @@ class Story:
 
     @property
     def broken(self) -> list[str]:
-        """The broken rules."""
         return [violation.rule for violation in self.history.violations]
 
 

@@ -33,7 +33,6 @@ class Disk:
         return self.boots.to_bytes(16, "big")
 
     def snapshot(self) -> str:
-        """Copy the current state."""
         copy = self.folder + ".copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*-lock"))
@@ -86,14 +85,12 @@ class DiskFiles(SystemFileSystem):
         return file
 
     def replace(self, source: str, target: str) -> None:
-        """Rename."""
         super().replace(source, target)
         synced = self.disk.synced
         for path in [p for p in synced if p == source or p.startswith(source + os.sep)]:
             synced[target + path[len(source) :]] = synced.pop(path)
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
         super().unlink(path)
         self.disk.synced.pop(path, None)
 

@@ -78,7 +78,6 @@ class _Handle(events.Handle):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Do not run it."""
         self._cancelled = True
         self._callback = self._args = None  # type: ignore[assignment]
 
@@ -177,7 +176,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (when, self._count, handle))
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
         return _Future(loop=self)
 
     def next_number(self) -> int:
@@ -274,15 +272,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def is_running(self) -> bool:
-        """Whether this loop runs."""
         return events._get_running_loop() is self
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
         return self._closed
 
     def close(self) -> None:
-        """Forget everything."""
         self._closed = True
         self._ready.clear()
         self._timers.clear()
@@ -291,7 +286,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Nothing to do."""
 
     def get_debug(self) -> bool:
-        """Never."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -380,7 +374,6 @@ class Worker:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def add(self, call: Callable[[], None]) -> None:
-        """Run a call when its turn comes."""
         random = self.life.random if self.life is not None else self._loop.random
         delay = random.expovariate(1 / 0.0005) + (self.life.disk_delay_s if self.life else 0.0)
         self._free_at = max(self._free_at, self._loop.time()) + delay
@@ -404,7 +397,6 @@ class InlineExecutor(Executor):
         self._worker: Worker | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **given: Any) -> Future[Any]:
-        """Run it later."""
         done: Future[Any] = Future()
 
         def run() -> None:

@@ -97,7 +97,6 @@ class Network:
             self.blocked.add((target, source))
 
     def heal(self) -> None:
-        """Unblock everything."""
         self.blocked.clear()
         self.delay_s.clear()
         for end in list(self._endpoints):
@@ -138,7 +137,6 @@ class _Listener(asyncio.AbstractServer):
         self._address = address
 
     def close(self) -> None:
-        """Stop accepting."""
         if self._network._listeners.get(self._address) is self:
             del self._network._listeners[self._address]
 
@@ -146,7 +144,6 @@ class _Listener(asyncio.AbstractServer):
         """It closes at once."""
 
     def is_serving(self) -> bool:
-        """Whether it accepts."""
         return self._network._listeners.get(self._address) is self
 
 
@@ -194,11 +191,9 @@ class Endpoint(asyncio.Transport):
         return self._names.get(name, default)
 
     def set_protocol(self, protocol: Any) -> None:
-        """Switch to another protocol."""
         self.protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether it was closed."""
         return self.closed
 
     def write(self, data: Any) -> None:
@@ -216,7 +211,6 @@ class Endpoint(asyncio.Transport):
         self.pump()
 
     def writelines(self, parts: Any) -> None:
-        """Send several."""
         self.write(b"".join(parts))
 
     def get_write_buffer_size(self) -> int:
@@ -224,11 +218,9 @@ class Endpoint(asyncio.Transport):
         return self._sending_bytes
 
     def pause_reading(self) -> None:
-        """Pause delivery."""
         self._read_paused = True
 
     def resume_reading(self) -> None:
-        """Resume delivery."""
         if self._read_paused:
             self._read_paused = False
             self.loop.call_soon(self._drain, context=self.life.context.copy())
@@ -243,7 +235,6 @@ class Endpoint(asyncio.Transport):
         self.loop.call_soon(self._lost, None, context=self.life.context.copy())
 
     def abort(self) -> None:
-        """Close now."""
         if self._gone:
             return
         self.closed = True

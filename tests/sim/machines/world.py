@@ -142,7 +142,6 @@ class _Address:
         self._name = (host, port)
 
     def getsockname(self) -> tuple[str, int]:
-        """Its address."""
         return self._name
 
     def listen(self, backlog: int) -> None:
@@ -170,7 +169,6 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether its process runs."""
         return self.life is not None
 
     @property
@@ -213,7 +211,6 @@ class Node:
             self._ended(life, store_after_s=0.0, silently=False)
 
     def terminate(self) -> None:
-        """SIGTERM."""
         self.world.note(f"{self.life.name} is told to stop")
         callback, args = self.life.signals[signal.SIGTERM]
         self.world.loop.call_soon(callback, *args, context=self.life.context.copy())

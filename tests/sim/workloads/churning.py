@@ -43,7 +43,6 @@ class Administrator(Workload):
             self._topics[name] = self._copied.get(name, {0}) | late
 
     async def run(self) -> None:
-        """Do so until told to stop."""
         while not self.stopping:
             await self.client.pause(0.1, 1.0)
             there = [name for name, counts in self._topics.items() if counts != {0}]

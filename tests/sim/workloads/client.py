@@ -241,7 +241,6 @@ class Link(asyncio.Protocol):
             timer.cancel()
 
     def drop(self) -> None:
-        """End it."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -38,7 +38,6 @@ class TransactionalCopy(Transactional):
         self._attempts = 0
 
     async def run(self) -> None:
-        """Copy."""
         client = self.client
         while True:
             await self._begin()

@@ -83,7 +83,6 @@ class KeyedProducer(Workload):
         return self.count > first or any(index >= first for index in self.unanswered)
 
     async def _write(self, keys: set[str]) -> None:
-        """A record for each of the keys."""
         unsent, sent = keys, list[_Batch]()
         while unsent or sent:
             sent += self._distribute(unsent, {batch.partition for batch in sent})
@@ -187,7 +186,6 @@ class Grower(Resizer):
         self.is_copied = False
 
     async def run(self) -> None:
-        """Do so now and then, until there are enough partitions."""
         count = FIRST_COUNT
         while not self.stopping and count < LARGEST_COUNT:
             await self.client.pause(1.0, 4.0)
@@ -355,8 +353,6 @@ class Remover(Resizer):
 
 
 class Latecomer(ConsumerMember):
-    """Joins late."""
-
     async def run(self) -> None:
         await self.client.pause(5.0, 14.0)
         await super().run()

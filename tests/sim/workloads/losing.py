@@ -24,7 +24,6 @@ class CarelessProducer(Workload):
         self.place = place
 
     async def run(self) -> None:
-        """Write until stopped."""
         client, place = self.client, self.place
         written = 0
         while not self.stopping:
@@ -58,7 +57,6 @@ class Processor(Workload):
         """Of the leader whose log has all below the position."""
 
     async def run(self) -> None:
-        """Process until stopped."""
         while not self.stopping:
             await self.step()
 

@@ -65,7 +65,6 @@ class Reader(Workload):
         self._again = again
 
     async def run(self) -> None:
-        """Read until stopped."""
         while not self.stopping:
             answer, before = None, self.offset
             with suppress(UnansweredError):

@@ -45,7 +45,6 @@ class Recreator(Workload):
         self._noticed_s = self.client.world.loop.time() + NOTICED_S
 
     async def run(self) -> None:
-        """Do so until stopped."""
         while not await self._create() or not self.stopping:
             await self.client.pause(0.2, 3.0)
             if not self.stopping:
@@ -94,7 +93,6 @@ class Visitor(Workload):
         self._id, self._epoch = ZERO_UUID, NO_EPOCH
 
     async def run(self) -> None:
-        """Do so until stopped."""
         while not self.stopping:
             try:
                 if self._id == ZERO_UUID or self.client.random.random() < 0.1:
