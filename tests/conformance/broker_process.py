@@ -214,6 +214,11 @@ class BrokerProcesses:
 
     brokers: dict[int, Any]
 
+    @property
+    def bootstrap(self) -> str:
+        """bootstrap.servers of the brokers that run."""
+        return ",".join(b.bootstrap for i, b in self.brokers.items() if self.runs(i))
+
     def runs(self, node_id: int) -> bool:
         """Whether the broker was started and not ended by us."""
         return self.brokers[node_id].process is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,16 +70,12 @@ def peer(
         yield running
 
 
-@contextmanager
-def under_test(
-    request: pytest.FixtureRequest, folder: Path, overrides: Mapping[str, str] | None = None
-) -> Iterator[BrokerProcess]:
-    """A broker of the kind that is tested."""
+def under_test(request: pytest.FixtureRequest, folder: Path) -> BrokerProcess:
+    """A broker of the kind that is tested, not started, with the SETTINGS of the file."""
     if AGAINST_KAFKA:
         request.getfixturevalue("kafka_jars")
     kind = KafkaBroker if AGAINST_KAFKA else KstoreBroker
-    with kind(folder, overrides=overrides) as running:
-        yield running
+    return kind(folder, overrides=_settings(request))
 
 
 def _settings(request: pytest.FixtureRequest) -> Mapping[str, str] | None:
@@ -111,7 +106,7 @@ def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broke
     """A broker under test for one test alone, which may stop and kill it; with the SETTINGS of the
     file, if it has any.
     """
-    with under_test(request, tmp_path, _settings(request)) as running:
+    with under_test(request, tmp_path) as running:
         yield running
 
 
@@ -120,8 +115,7 @@ def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """The same for the tests of one file."""
-    folder = tmp_path_factory.mktemp("broker")
-    with under_test(request, folder, _settings(request)) as running:
+    with under_test(request, tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 

@@ -31,8 +31,3 @@ class KafkaCluster(BrokerProcesses):
             own = {"node.id": str(number), "controller.quorum.voters": ",".join(voters)}
             broker.overrides = own | broker.overrides
             broker.cluster_id = self.brokers[1].cluster_id
-
-    @property
-    def bootstrap(self) -> str:
-        """bootstrap.servers of the brokers that run."""
-        return ",".join(b.bootstrap for i, b in self.brokers.items() if self.runs(i))

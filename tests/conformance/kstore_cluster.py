@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.beside.waiting import TIMEOUT_S, until
 from tests.conformance.broker_process import BrokerProcesses
@@ -173,12 +173,14 @@ class KstoreCluster(BrokerProcesses):
 
     def leader(self, topic: str, partition: int = 0, node_id: int | None = None) -> int:
         """The leader's id, -1 if there is none."""
-        rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
-        return rows[partition].leader
+        return self._partition(topic, partition, node_id).leader
 
     def isr(self, topic: str, partition: int = 0, node_id: int | None = None) -> set[int]:
-        rows = {row.partition: row for row in self.topic(topic, node_id).partitions}
-        return set(rows[partition].isr)
+        return set(self._partition(topic, partition, node_id).isr)
+
+    def _partition(self, topic: str, partition: int, node_id: int | None) -> Any:
+        rows = self.topic(topic, node_id).partitions
+        return next(row for row in rows if row.partition == partition)
 
     def all_in_sync(self, topic: str, partitions: int = PARTITIONS) -> bool:
         """Whether three replicas of each partition are, and each has a leader."""

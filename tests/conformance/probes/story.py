@@ -76,28 +76,29 @@ def case(name: str, api_key: int, *versions: int, every_version: bool = True) ->
 
 def settle(peer: Peer, message: Message, answer: Any) -> None:
     """Wait until the data plane sees the change of a request: Kafka responds earlier."""
-    if isinstance(message, CreateTopicsRequest) and not message.validate_only:
-        wanted, rows = 0, answer.topics
-    elif isinstance(message, DeleteTopicsRequest):
-        wanted, rows = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), answer.responses
-    else:
-        if isinstance(message, CreatePartitionsRequest) and not message.validate_only:
-            _await_partitions(peer, message, answer)
+    if getattr(message, "validate_only", False):
         return
-    for name in [row.name for row in rows if row.error_code == 0]:
-        deadline = time.monotonic() + 5
-        while peer.serves(name) != wanted and time.monotonic() < deadline:
-            time.sleep(0.01)
+    gone = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if isinstance(message, CreateTopicsRequest):
+        for name in _done(answer.topics):
+            _wait(lambda name=name: peer.serves(name) == 0)
+    elif isinstance(message, DeleteTopicsRequest):
+        for name in _done(answer.responses):
+            _wait(lambda name=name: peer.serves(name) == gone)
+    elif isinstance(message, CreatePartitionsRequest):
+        counts = {topic.name: topic.count for topic in message.topics}
+        for name in _done(answer.results):
+            _wait(lambda name=name: peer.partitions(name) >= counts[name])
 
 
-def _await_partitions(peer: Peer, message: CreatePartitionsRequest, answer: Any) -> None:
-    grown = {row.name for row in answer.results if row.error_code == 0}
-    for topic in message.topics:
-        deadline = time.monotonic() + 5
-        while topic.name in grown and time.monotonic() < deadline:
-            if peer.partitions(topic.name) >= topic.count:
-                break
-            time.sleep(0.01)
+def _done(rows: list[Any]) -> list[str]:
+    return [row.name for row in rows if row.error_code == 0]
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -100,7 +100,7 @@ def _contents(part: Part, name: str) -> Iterator[tuple[str, bytes]]:
         yield "three bytes", b"\x00\xff\x03"
 
 
-def _huge(part: Part) -> Iterator[Bend]:
+def _huge(part: Part, name: str) -> Iterator[Bend]:
     """Counts and lengths that point outside the frame, and negative ones."""
     if part.kind in ("Array", "String", "Bytes", "Records"):
         if part.compact:
@@ -129,22 +129,13 @@ def _bent(part: Part, bend: Bend, root: Part) -> bytes:
 Maker = Callable[[Unit], bytes]
 
 
-def _one_field(number: int, index: int) -> Maker:
-    """The request with change `index` of part `number` of its tree."""
+def _changed(changes: Callable[[Part, str], Iterator[Bend]], number: int, index: int) -> Maker:
+    """The request with one of the changes of part `number` of its tree."""
 
     def make(unit: Unit) -> bytes:
         root = tree(seed(unit), unit.version)
         part = list(root.walk())[number]
-        return _bent(part, list(_bends(part, unit.fresh))[index], root)
-
-    return make
-
-
-def _wrong_size(number: int, index: int) -> Maker:
-    def make(unit: Unit) -> bytes:
-        root = tree(seed(unit), unit.version)
-        part = list(root.walk())[number]
-        return _bent(part, list(_huge(part))[index], root)
+        return _bent(part, list(changes(part, unit.fresh))[index], root)
 
     return make
 
@@ -185,14 +176,12 @@ def _makers(unit: Unit, *, frames: bool) -> Iterator[tuple[str, Maker]]:
     root = tree(seed(unit), unit.version)
     parts = list(root.walk())
     yield "as it should be", _cut(-1)
-    for number, part in enumerate(parts):
-        for index, bend in enumerate(_bends(part, "")):
-            yield f"{part.path} {bend.label}", _one_field(number, index)
+    for changes in (_bends, _huge) if frames else (_bends,):
+        for number, part in enumerate(parts):
+            for index, bend in enumerate(changes(part, "")):
+                yield f"{part.path} {bend.label}", _changed(changes, number, index)
     if not frames:
         return
-    for number, part in enumerate(parts):
-        for index, bend in enumerate(_huge(part)):
-            yield f"{part.path} {bend.label}", _wrong_size(number, index)
     if parts[-1].kind == "Tags" and not root.children[-1].children:
         for label, tags in _TAGS.items():
             yield label, _tagged(tags)
