@@ -130,6 +130,12 @@ class Visitor(Workload):
         leader, _ = self.client.leaders.get(self.place, (-1, -1))
         return leader if leader >= 0 else self.client.random.choice(sorted(self.client.addresses))
 
+    def _count(self, row: Any, what: str) -> None:
+        if row.error_code == ErrorCode.NONE:
+            self.history.counts[what] += 1
+        else:
+            self.client.forget_leader(*self.place)
+
     def _record(self) -> bytes:
         """A batch of one record that names its topic id."""
         self._written += 1
@@ -141,10 +147,7 @@ class Visitor(Workload):
     async def _write(self) -> None:
         request = produce_request(self._id, self._record(), acks=-1, timeout_ms=3000)
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS)
-        if only(answer).error_code == ErrorCode.NONE:
-            self.history.counts["written by topic id"] += 1
-        else:
-            self.client.forget_leader(*self.place)
+        self._count(only(answer), "written by topic id")
 
     async def _write_by_name(self) -> None:
         request = produce_request(
@@ -152,10 +155,7 @@ class Visitor(Workload):
             row={"partition_epoch": self._epoch},
         )  # fmt: skip
         answer = await self.client.ask(self._leader(), request, newest=WITH_IDS - 1)
-        if only(answer).error_code == ErrorCode.NONE:
-            self.history.counts["written by name and epoch"] += 1
-        else:
-            self.client.forget_leader(*self.place)
+        self._count(only(answer), "written by name and epoch")
 
     async def _list_offsets(self) -> None:
         epoch = self._epoch
@@ -174,10 +174,7 @@ class Visitor(Workload):
         self.history.deletes(self._id.bytes, offset)
         request = Ask.DeleteRecords(topics=[topic], timeout_ms=1000)
         answer = await self.client.ask(self._leader(), request)
-        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
-            self.history.counts["deletions by name and epoch"] += 1
-        else:
-            self.client.forget_leader(*self.place)
+        self._count(answer.topics[0].partitions[0], "deletions by name and epoch")
 
     async def _look_by_name(self) -> None:
         """Fetch the group's offset in the known topic: an offset of another topic counts as
