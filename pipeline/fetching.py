@@ -1,6 +1,7 @@
 """Reads offset ranges from brokers, in executors. The next Fetch is sent while the previous
-response is decoded. A range's first Fetch checks all that can have changed since the plan. The
-others, if they can, use a blocking socket (kstore.clients.replicator.blocking_fetches).
+response is decoded. A partition's first Fetch in a process checks all that can have changed since
+the plan. The others, if they can, use a blocking socket to the same leader with the same topic id
+(kstore.clients.replicator.blocking_fetches).
 
 If records were deleted, truncated or replaced by another topic meanwhile, that is an error with
 topic, partition and offset. With failOnDataLoss=false they are skipped, with a message on stderr.
@@ -62,6 +63,8 @@ class FetchClient:
         self.partition_bytes = (
             self.settings["max.partition.fetch.bytes"] if given else PARTITION_BYTES
         )
+        self.leaders: dict[tuple[TopicPartition, Life], Leader] = {}
+        """The leaders that have answered, for the next ranges of the same partitions."""
         self._idle: dict[tuple[str, int], list[BlockingFetcher]] = {}
 
     def take(self, address: tuple[str, int]) -> BlockingFetcher:
@@ -126,15 +129,17 @@ class _RangeReader:
     def batches(self) -> Iterator[Any]:
         """See read_range."""
         offset, end = self._range.start, self._range.end
+        self._use_known_leader()
         pending = self._ask(offset)
         last_progress = time.monotonic()
         try:
             while offset < end:
+                is_first = pending is not None and offset == self._range.start
                 data = self._answer(pending, offset)
                 next_offset = self._next(data, offset, last_progress)
+                if is_first and next_offset > offset and self._client.is_blocking:
+                    self._use_blocking()
                 if next_offset < end:
-                    if self._client.is_blocking and offset == self._range.start < next_offset:
-                        self._use_blocking()
                     pending = self._ask(next_offset)
                 if data.error_code == ErrorCode.NONE and next_offset > offset:
                     yield from self._decoded(data, offset)
@@ -184,22 +189,36 @@ class _RangeReader:
         """Send a Fetch by the client, which finds leaders and handles errors."""
         return asyncio.run_coroutine_threadsafe(self._fetch(offset), self._client.thread.loop)
 
+    def _use_known_leader(self) -> None:
+        """Use a blocking socket for the whole range, if the leader has answered an earlier one."""
+        self._leader = self._client.leaders.get((self._tp, self._planned))
+        if self._leader is not None:
+            try:
+                self._blocking = self._client.take(self._leader.address)
+            except OSError:
+                self._use_client()
+
     def _use_blocking(self) -> None:
-        """Use a blocking socket for the rest of the range, if the leader has one for it, and the
-        metadata does not have another topic by now.
+        """Use a blocking socket for the rest of the range and for the next ranges, if the leader
+        has one for it, and the metadata does not have another topic by now.
         """
         client = self._client
         if self._life().is_another(self._planned):
             return
         try:
-            self._leader = client.thread.run(leader_of(client.cluster, self._tp))
-            if self._leader is not None:
-                self._blocking = client.take(self._leader.address)
+            leader = client.thread.run(leader_of(client.cluster, self._tp))
+            if leader is None:
+                return
+            self._blocking = client.take(leader.address)
         except (OSError, KafkaError):  # the client finds the cause
-            pass
+            return
+        self._leader = leader
+        if self._planned.topic_id == str(leader.topic_id):
+            client.leaders[self._tp, self._planned] = leader
 
     def _use_client(self) -> None:
-        """Use the client for the rest of the range."""
+        """Use the client for the rest of the range, and for the first Fetch of the next one."""
+        self._client.leaders.pop((self._tp, self._planned), None)
         if self._blocking is not None:
             self._blocking.close()
             self._blocking = None

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kstore.clients.io.list_offsets import FoundOffset
 from kstore.pipeline.errors import PipelineError, message_first
 from kstore.pipeline.expansion import Expansion
 from kstore.pipeline.planning import rate_limited, split
@@ -91,8 +92,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """The end of the next micro-batch; ``start`` if there is nothing to read yet."""
         before = Positions.from_json(start)
-        lives = self._lives(before)
-        latest, cut = self._ends(before, lives)
+        lives, ends_now = self._lives(before)
+        latest, cut = self._ends(before, lives, ends_now)
         self._latest = Positions({tp: Position(row.offset, row.life) for tp, row in latest.items()})
         begin = self._begins(before, latest, cut)
         ends = self._held_back(before, begin, {tp: row.offset for tp, row in latest.items()})
@@ -122,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of the micro-batch between two positions."""
         before, after = Positions.from_json(start), Positions.from_json(end)
         if end != self._planned:  # from an earlier run of the query
-            self._check_lives(after, self._fresh(after))
+            self._check_lives(after, self._fresh(after)[0])
         ranges = []
         for tp in sorted(after):
             row, old = after[tp], before.get(tp)
@@ -162,19 +163,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- partitions ----
 
-    def _fresh(self, seen: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Life]:
-        """The partitions by metadata that is not older than the checkpoint, if available."""
+    def _fresh(
+        self, seen: Mapping[TopicPartition, Position]
+    ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
+        """The partitions by metadata that is not older than the checkpoint, if available; and their
+        ends, if nothing has changed.
+        """
         for tries in range(self._options.retries):
-            lives = self._client.partitions()
+            lives, ends = self._client.partitions_with_ends()
             if not any(lives[tp].is_older_than(seen[tp].life) for tp in lives.keys() & seen.keys()):
                 break
             if tries + 1 < self._options.retries:
                 time.sleep(self._options.retry_interval_ms / 1000)
-        return lives
+        return lives, ends
 
-    def _lives(self, before: Positions) -> dict[TopicPartition, Life]:
-        """The partitions to read; those of the checkpoint must still exist."""
-        lives = self._fresh(before)
+    def _lives(
+        self, before: Positions
+    ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
+        """The partitions to read; those of the checkpoint must still exist. See `_fresh`."""
+        lives, ends = self._fresh(before)
         self._check_lives(before, lives)
         gone = before.keys() - lives.keys()
         if gone:
@@ -182,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(
                 tp, before[tp].offset, "the partition does not exist any more: was it deleted?"
             )
-        return lives
+        return lives, ends
 
     def _check_lives(
         self, positions: Mapping[TopicPartition, Position], lives: Mapping[TopicPartition, Life]
@@ -206,15 +213,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- starts and ends ----
 
     def _ends(
-        self, before: Positions, lives: Mapping[TopicPartition, Life]
+        self,
+        before: Positions,
+        lives: Mapping[TopicPartition, Life],
+        found: Mapping[TopicPartition, FoundOffset],
     ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int]]:
         """The partitions' ends, with the leader's log; and where to continue in partitions whose
-        log does not contain what was read.
+        log does not contain what was read. ``found`` are the ends, if they are known.
         """
         if self._target is not None:
             return self._target, {}
         for tries in range(self._options.retries):
-            found = self._client.offsets(dict.fromkeys(lives, LATEST))
+            found = found or self._client.offsets(dict.fromkeys(lives, LATEST))
             ends = {
                 tp: Position(row.offset, lives[tp]._replace(leader_epoch=row.leader_epoch))
                 for tp, row in found.items()
@@ -224,6 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
             # A leader that has just changed may not know its high watermark yet.
             time.sleep(self._options.retry_interval_ms / 1000)
+            found = {}
         for tp, end in cut.items():
             self._lost(
                 tp,

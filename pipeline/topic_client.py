@@ -7,6 +7,7 @@ process.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -14,9 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 from kstore.clients.core.group.expansion_gate import PriorEpoch
 from kstore.clients.core.metadata import ClusterView, TopicView
 from kstore.clients.io.cluster import ANY, ClusterClient
-from kstore.clients.io.list_offsets import EpochEnd, FoundOffset, epoch_ends, list_offsets
+from kstore.clients.io.list_offsets import (
+    EpochEnd,
+    FoundOffset,
+    epoch_ends,
+    list_offsets,
+    list_offsets_once,
+)
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.config.client.configs import client_settings
+from kstore.config.client.configs import ClientSettings, client_settings
 from kstore.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -73,6 +80,9 @@ class TopicClient:
         self._thread: LoopThread | None = None
         self._cluster: ClusterClient | None = None
         self._was_answered = False
+        self._settings: ClientSettings | None = None
+        self._last: dict[TopicPartition, Life] = {}
+        """The last response of partitions_with_ends."""
 
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -88,29 +98,74 @@ class TopicClient:
         """The selected partitions, from fresh metadata. Raises PipelineError for a missing
         topic.
         """
+        return self._selected(self._ask(f"the partitions of {self._options.selection}", self._all))
+
+    def partitions_with_ends(
+        self,
+    ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
+        """The selected partitions as in `partitions`, and their ends, which are requested at the
+        same time as the metadata. Without ends if a partition or its leader has changed since the
+        last call: they could be those of a deleted topic.
+        """
+        last = self._last
+
+        async def ask(
+            cluster: ClusterClient,
+        ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
+            ends: dict[TopicPartition, FoundOffset] = {}
+            request = asyncio.ensure_future(self._look(cluster, last, ends))
+            try:
+                lives = self._selected(await self._all(cluster))
+                if lives != last or await request:
+                    return lives, {}
+                return lives, ends
+            finally:
+                request.cancel()
+
+        self._last, ends = self._ask(f"the partitions of {self._options.selection}", ask)
+        return self._last, ends
+
+    async def _look(
+        self,
+        cluster: ClusterClient,
+        partitions: Collection[TopicPartition],
+        found: dict[TopicPartition, FoundOffset],
+    ) -> bool:
+        """Find the partitions' ends, in one round. Whether there were errors."""
+        errors = await list_offsets_once(
+            cluster,
+            dict.fromkeys(partitions, LATEST),
+            found,
+            ISOLATION[self.setting("isolation.level")],
+            self.setting("default.api.timeout.ms"),
+        )
+        return bool(errors)
+
+    async def _all(self, cluster: ClusterClient) -> dict[TopicPartition, Life]:
+        """All partitions of the selected topics."""
         selection = self._options.selection
+        names = selection.names()
+        if names is None:
+            cluster.view.topics.clear()  # otherwise deleted ones stay
+        await cluster.refresh(names)
+        view = cluster.view
+        if names is None:
+            topics = view.topics.values()
+            names = [t.name for t in topics if not t.is_internal and selection.matches(t.name)]
+        found = {}
+        for name in names:
+            for row in self._known(view, name).partitions:
+                topic_id = view.topic_id(name)
+                found[TopicPartition(name, row.partition)] = Life(
+                    row.partition_epoch,
+                    row.leader_epoch,
+                    "" if topic_id == ZERO_UUID else str(topic_id),
+                )
+        return found
 
-        async def ask(cluster: ClusterClient) -> dict[TopicPartition, Life]:
-            names = selection.names()
-            if names is None:
-                cluster.view.topics.clear()  # otherwise deleted ones stay
-            await cluster.refresh(names)
-            view = cluster.view
-            if names is None:
-                topics = view.topics.values()
-                names = [t.name for t in topics if not t.is_internal and selection.matches(t.name)]
-            found = {}
-            for name in names:
-                for row in self._known(view, name).partitions:
-                    topic_id = view.topic_id(name)
-                    found[TopicPartition(name, row.partition)] = Life(
-                        row.partition_epoch,
-                        row.leader_epoch,
-                        "" if topic_id == ZERO_UUID else str(topic_id),
-                    )
-            return found
-
-        found = self._ask(f"the partitions of {selection}", ask)
+    def _selected(self, found: dict[TopicPartition, Life]) -> dict[TopicPartition, Life]:
+        """These partitions, or those of option assign."""
+        selection = self._options.selection
         if not selection.partitions:
             return found
         for tp in selection.partitions:
@@ -270,7 +325,9 @@ class TopicClient:
 
     def setting(self, name: str) -> Any:
         """One of the consumer's settings."""
-        return client_settings("consumer", self._options.client)[name]
+        if self._settings is None:
+            self._settings = client_settings("consumer", self._options.client)
+        return self._settings[name]
 
     # ---- retries ----
 

@@ -11,6 +11,7 @@ import gc
 import importlib
 import runpy
 import sys
+from functools import cache
 from itertools import count
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,7 @@ def spare_imports() -> None:
         gc.freeze()
 
 
+@cache
 def keep_memory() -> None:
     """Have the allocator keep up to 64 MB that are free, for tasks that use buffers of megabytes
     again and again. Otherwise glibc returns each to the system, which clears the pages of the next

@@ -8,6 +8,7 @@ import gc
 import json
 import socket
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -18,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.clients.replicator.blocking_fetches import BlockingFetcher
+from kstore.pipeline import fetching
 from kstore.pipeline.batch_reader import BatchReader
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.ranges import OffsetRange
@@ -313,6 +315,47 @@ def test_all_fetches_of_a_range_but_the_first_use_a_blocking_socket(
     found = list(pieces(broker, several))
     assert list(chain(*found)) == list(range(40))
     assert asked == [rows[0] for rows in found[1:]]
+
+
+def test_a_range_of_a_leader_that_has_answered_uses_the_blocking_socket_at_once(
+    broker: Broker, several: str, asked: list[int]
+) -> None:
+    list(pieces(broker, several))
+    asked.clear()
+    found = list(pieces(broker, several))
+    assert list(chain(*found)) == list(range(40))
+    assert asked == [rows[0] for rows in found]
+
+
+def test_a_connection_that_was_lost_between_two_ranges_is_replaced_by_the_client(
+    broker: Broker, several: str, asked: list[int]
+) -> None:
+    list(pieces(broker, several))
+    for client in fetching._clients.values():
+        for each in chain(*client._idle.values()):
+            with suppress(OSError):  # of another test's broker
+                each._socket.shutdown(socket.SHUT_RDWR)
+    asked.clear()
+    assert list(chain(*pieces(broker, several))) == list(range(40))
+    assert asked[0] == 0, "on the lost connection"
+    assert len(asked) > 2, "the leader is known again"
+
+
+def test_a_plan_of_a_topic_that_was_made_anew_is_not_read_by_a_known_leader(
+    broker: Broker, admin: AdminClient, several: str, asked: list[int]
+) -> None:
+    list(pieces(broker, several))
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": several}
+    reader = BatchReader(SCHEMA, given | SMALL | QUICK)
+    (task,) = reader.partitions()
+    admin.delete_topics([several])
+    admin.create_topics([NewTopic(several, 1)])
+    write(broker.bootstrap_servers, several, range(100, 140))
+    asked.clear()
+    with pytest.raises(PipelineError, match="deleted and created again"):
+        list(reader.read(task))
+    assert asked == [0]
+    assert list(chain(*pieces(broker, several))) == list(range(100, 140))
 
 
 def test_a_lost_connection_is_replaced_by_the_client(

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kstore.clients import AdminClient, NewTopic
 from kstore.clients.io.list_offsets import EpochEnd, FoundOffset
+from kstore.errors import KafkaError
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.positions import Position, Positions
 from kstore.pipeline.ranges import OffsetRange
@@ -275,6 +277,36 @@ def test_progress_reports_where_the_partitions_end(
     assert told["topics"][topic]["partitions"]["0"]["offset"] == 10
 
 
+def test_ends_are_requested_with_the_metadata_while_it_stays_the_same(
+    broker: Broker,
+    admin: AdminClient,
+    make_topic: MakeTopic,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic(1)
+    tp = TopicPartition(topic, 0)
+    client = start(topic).reader._client
+    write(broker.bootstrap_servers, topic, range(3))
+    first, ends = client.partitions_with_ends()
+    assert ends == {}, "it did not know the partitions"
+    lives, ends = client.partitions_with_ends()
+    assert lives == first == client.partitions()
+    assert ends == client.offsets({tp: LATEST})
+    assert ends[tp].offset == 3
+
+    async def before_the_deletion(*given: Any) -> dict[TopicPartition, KafkaError]:
+        given[2].update(ends)
+        return {}
+
+    monkeypatch.setattr("kstore.pipeline.topic_client.list_offsets_once", before_the_deletion)
+    admin.delete_topics([topic])
+    admin.create_topics([NewTopic(topic, 1)])
+    lives, found = client.partitions_with_ends()
+    assert lives[tp].is_another(first[tp])
+    assert found == {}, "they are those of the deleted topic"
+
+
 @pytest.mark.slow
 def test_a_query_waits_for_a_broker_that_is_restarted(
     start: Start, tmp_path_factory: pytest.TempPathFactory
@@ -301,8 +333,10 @@ class PartedLog:
     def __init__(self, cut: int) -> None:
         self._cut = cut
 
-    def partitions(self) -> dict[TopicPartition, Life]:
-        return {CUT: Life(1, 5, "")}
+    def partitions_with_ends(
+        self,
+    ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
+        return {CUT: Life(1, 5, "")}, {}
 
     def offsets(self, asked: dict[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         return {tp: FoundOffset(20 if at == LATEST else 0, -1, 5, 1) for tp, at in asked.items()}
