@@ -22,13 +22,7 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from kstore.protocol.logs.fetch import AbortedTransaction, FetchRequest
-from kstore.protocol.logs.list_offsets import (
-    EpochEndOffset,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderTopicResult,
-)
+from kstore.protocol.logs.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.record import ControlType, EndTransactionMarker, control_batch
 from kstore.types import OffsetAndMetadata, TopicPartition
@@ -249,11 +243,11 @@ class Elections:
             row.leader_epoch = self.epoch
         return answer
 
-    def epoch_end(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    def epoch_end(self, request: OffsetForLeaderEpochRequest) -> Any:
         """Where epoch 0 ended."""
-        end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=self.end_offset)
-        rows = [OffsetForLeaderTopicResult(topic="t", partitions=[end])]
-        return OffsetForLeaderEpochResponse(topics=rows)
+        end = {"partition": 0, "leader_epoch": 0, "end_offset": self.end_offset}
+        rows = [{"topic": "t", "partitions": [end]}]
+        return Answer.OffsetForLeaderEpoch(topics=rows)
 
 
 WITH_EPOCHS = BY_NAME | {23: (3, 4)}

@@ -5,6 +5,7 @@ that was created again meanwhile is found, or not touched.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,8 @@ from kstore.clients.io.cluster import ClusterClient
 from kstore.clients.io.list_offsets import epoch_ends, list_offsets, list_offsets_once
 from kstore.config.client.configs import client_settings
 from kstore.errors import ErrorCode, InvalidPartitionEpochError, UnknownTopicIdError
-from kstore.protocol.logs.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
+from kstore.protocol.logs.delete_records import DeleteRecordsRequest
+from kstore.protocol.logs.list_offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
 from kstore.protocol.metadata.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -34,6 +25,7 @@ from kstore.protocol.metadata.api_versions import (
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import FakeBroker
 
 LATEST = -1
@@ -139,15 +131,13 @@ def test_an_administrator_says_which_partition_an_offset_is_asked_of(checks: boo
                 row.partitions[0].partition_epoch = known[0]
             return answer
 
-        def list_them(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        def list_them(request: ListOffsetsRequest) -> Any:
             asked.append(request.topics[0].partitions[0].partition_epoch)
             row = ListOffsetsPartitionResponse(partition_index=0, offset=4, partition_epoch=8)
             if asked[-1] == 7:
                 known[0] = 8
                 row = row.replaced(error_code=ErrorCode.INVALID_PARTITION_EPOCH, offset=-1)
-            return ListOffsetsResponse(
-                topics=[ListOffsetsTopicResponse(name="t", partitions=[row])]
-            )
+            return Answer.ListOffsets(topics=[{"name": "t", "partitions": [row]}])
 
         scripted.handlers[ApiVersionsRequest] = features
         scripted.handlers[MetadataRequest] = tell
@@ -177,15 +167,13 @@ def test_an_administrator_that_tries_again_still_means_the_same_topic() -> None:
                 row.partitions[0].partition_epoch = next(epochs)
             return answer
 
-        def refuse(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        def refuse(request: DeleteRecordsRequest) -> Any:
             asked.append(request.topics[0].partitions[0].partition_epoch)
             code = ErrorCode.INVALID_PARTITION_EPOCH
             if len(asked) == 1:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            row = DeleteRecordsPartitionResult(partition_index=0, error_code=code)
-            return DeleteRecordsResponse(
-                topics=[DeleteRecordsTopicResult(name="t", partitions=[row])]
-            )
+            row = {"partition_index": 0, "error_code": code}
+            return Answer.DeleteRecords(topics=[{"name": "t", "partitions": [row]}])
 
         scripted.handlers[ApiVersionsRequest] = features
         scripted.handlers[MetadataRequest] = recreated

@@ -16,13 +16,9 @@ from kstore.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kstore.protocol.logs.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from kstore.protocol.logs.produce import PartitionProduceResponse, ProduceRequest
 from kstore.record import BatchView, batches, decode
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
 FAST = {
@@ -61,8 +57,8 @@ class Partition:
             self.offset += 0 if step else batch.records_count
         if request.acks == 0:
             return None
-        answer = TopicProduceResponse(name=topic.name, partition_responses=rows)
-        return ProduceResponse(responses=[answer])
+        answer = {"name": topic.name, "partition_responses": rows}
+        return Answer.Produce(responses=[answer])
 
 
 @pytest.fixture

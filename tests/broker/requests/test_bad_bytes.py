@@ -13,12 +13,11 @@ import pytest
 
 from kstore._fast.record.builder import build_batch
 from kstore.broker.api import API_TABLE
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import APIS, encode_request
 from tests.beside.programs import memory_mb
 from tests.broker.harness.plane_harness import framed, frames
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, produce_request
 
 CLOSED, OPEN = "closed", "open"
@@ -48,7 +47,7 @@ def fetch(body: bytes) -> bytes:
 
 
 GOOD = encode_request(
-    ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, 7, "x"
+    Ask.ApiVersions(client_software_name="x", client_software_version="1"), 3, 7, "x"
 )
 
 VERDICTS: list[tuple[str, bytes, str, int]] = [
@@ -162,9 +161,7 @@ def test_many_pipelined_requests_are_answered_in_order(running: KstoreBroker) ->
     with connect(running) as sock:
         count = 2000
         sock.sendall(
-            b"".join(
-                encode_request(ApiVersionsRequest(), 0, number, "x") for number in range(count)
-            )
+            b"".join(encode_request(Ask.ApiVersions(), 0, number, "x") for number in range(count))
         )
         for number in range(count):
             size, correlation_id = struct.unpack(">ii", exactly(sock, 8))
@@ -218,7 +215,7 @@ def valid_frames() -> list[bytes]:
         encode_request(produced, 9, 1, "f"),
         encode_request(fetch_request("f", wanted, max_wait_ms=1), 12, 1, "f"),
         encode_request(fetch_request(UUID(int=5), wanted, max_wait_ms=500), 16, 1, "f"),
-        encode_request(MetadataRequest(topics=[MetadataRequestTopic(name="f")]), 12, 1, "f"),
+        encode_request(Ask.Metadata(topics=[{"name": "f"}]), 12, 1, "f"),
     ]
     return found
 

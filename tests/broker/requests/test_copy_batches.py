@@ -11,16 +11,11 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.crc32c import checksum
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.copy_batches import (
-    CopyBatchesPartition,
-    CopyBatchesPartitionResult,
-    CopyBatchesRequest,
-    CopyBatchesSource,
-    CopyBatchesTopic,
-)
+from kstore.protocol.logs.copy_batches import CopyBatchesPartitionResult
 from kstore.record import batches, decode
 from tests.broker.requests.test_extensions import TIME, Topic, configured, topic
 from tests.conformance.kstore_broker import KstoreBroker
+from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, only
 
 __all__ = ["topic"]
@@ -42,17 +37,20 @@ def inner(*values: bytes, **fields: Any) -> bytes:
 
 def copy(topic: Topic, *offsets: int, **fields: Any) -> CopyBatchesPartitionResult:
     """Copy from partition 1 to partition 0."""
-    source = CopyBatchesSource(
-        topic=fields.pop("source", topic.name),
-        partition=1,
-        key=fields.pop("key", KEY),
-        offsets=list(offsets),
-    )
-    row = CopyBatchesPartition(
-        producer_id=PRODUCER, producer_epoch=0, sources=[source], **({"base_sequence": 0} | fields)
-    )
-    asked = CopyBatchesTopic(name=topic.name, topic_id=topic.topic_id, partitions=[row])
-    answer = topic.wire.call(CopyBatchesRequest(timeout_ms=5000, topics=[asked]), 0)
+    source = {
+        "topic": fields.pop("source", topic.name),
+        "partition": 1,
+        "key": fields.pop("key", KEY),
+        "offsets": list(offsets),
+    }
+    row = {
+        "producer_id": PRODUCER,
+        "producer_epoch": 0,
+        "sources": [source],
+        **({"base_sequence": 0} | fields),
+    }
+    asked = {"name": topic.name, "topic_id": topic.topic_id, "partitions": [row]}
+    answer = topic.wire.call(Ask.CopyBatches(timeout_ms=5000, topics=[asked]), 0)
     return answer.topics[0].partitions[0]
 
 
@@ -240,11 +238,9 @@ def test_what_the_disk_has_changed_is_not_copied(topic: Topic, running: KstoreBr
 
 def test_many_partitions_of_a_request_are_copied_to_in_turns(topic: Topic) -> None:
     stage(topic, inner(b"a"))
-    source = CopyBatchesSource(topic=topic.name, partition=1, key=KEY, offsets=[0])
-    row = CopyBatchesPartition(
-        producer_id=PRODUCER, producer_epoch=0, base_sequence=0, sources=[source]
-    )
-    asked = CopyBatchesTopic(name=topic.name, partitions=[row] * 50)
-    answer = topic.wire.call(CopyBatchesRequest(timeout_ms=5000, topics=[asked]), 0)
+    source = {"topic": topic.name, "partition": 1, "key": KEY, "offsets": [0]}
+    row = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 0, "sources": [source]}
+    asked = {"name": topic.name, "partitions": [row] * 50}
+    answer = topic.wire.call(Ask.CopyBatches(timeout_ms=5000, topics=[asked]), 0)
     assert {outcome(each) for each in answer.topics[0].partitions} == {(1, 0, 0, 1)}
     assert records(topic) == [(0, b"a")]

@@ -39,11 +39,8 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from kstore.protocol.metadata.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
+from kstore.protocol.metadata.describe_cluster import DescribeClusterRequest
+from tests.plain_messages import Answer
 
 T = TypeVar("T")
 ROUNDS = 5
@@ -258,12 +255,12 @@ class LeavingCluster(FakeCluster):
         super().__init__()
         self._alive = list(alive)
 
-    async def ask(self, node_id: int, request: Any, **_: Any) -> DescribeClusterResponse:
+    async def ask(self, node_id: int, request: Any, **_: Any) -> Any:
         """The next answer; the last one stays."""
         assert (node_id, type(request)) == (ANY, DescribeClusterRequest)
         nodes = self._alive.pop(0) if len(self._alive) > 1 else self._alive[0]
-        rows = [DescribeClusterBroker(broker_id=n, host="b", port=n) for n in nodes]
-        return DescribeClusterResponse(brokers=rows)
+        rows = [{"broker_id": n, "host": "b", "port": n} for n in nodes]
+        return Answer.DescribeCluster(brokers=rows)
 
 
 def every_broker(cluster: FakeCluster, dead: set[int]) -> tuple[Any, list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kstore.clients.core.metadata import ClusterView
@@ -14,14 +16,9 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kstore.protocol.metadata.api_versions import ApiVersion, ApiVersionsResponse
-from kstore.protocol.metadata.metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from kstore.protocol.metadata.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kstore.types import TopicPartition
+from tests.plain_messages import Answer
 
 
 @pytest.mark.parametrize(
@@ -41,8 +38,8 @@ def test_a_key_lies_where_java_puts_it(key: bytes, signed_hash: int) -> None:
 
 
 def test_the_newest_version_of_both_sides_is_chosen() -> None:
-    rows = [ApiVersion(api_key=1, min_version=0, max_version=11)]
-    versions = BrokerVersions(ApiVersionsResponse(api_keys=rows))
+    rows = [{"api_key": 1, "min_version": 0, "max_version": 11}]
+    versions = BrokerVersions(Answer.ApiVersions(api_keys=rows))
     assert versions.choose(1) == 11
     assert versions.choose(1, at_most=7) == 7
     with pytest.raises(
@@ -53,12 +50,12 @@ def test_the_newest_version_of_both_sides_is_chosen() -> None:
         versions.choose(0)
 
 
-def metadata(**topics: MetadataResponseTopic) -> MetadataResponse:
+def metadata(**topics: MetadataResponseTopic) -> Any:
     """A response with broker 1 and these topics."""
     for name, topic in topics.items():
         topic.name = name
-    broker = MetadataResponseBroker(node_id=1, host="h", port=9)
-    return MetadataResponse(brokers=[broker], controller_id=1, topics=list(topics.values()))
+    broker = {"node_id": 1, "host": "h", "port": 9}
+    return Answer.Metadata(brokers=[broker], controller_id=1, topics=list(topics.values()))
 
 
 def test_metadata_names_leaders_and_says_what_is_wrong() -> None:

@@ -21,12 +21,8 @@ from kstore.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
-from kstore.protocol.groups.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.metadata.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,6 +30,7 @@ from kstore.protocol.metadata.metadata import (
 )
 from kstore.protocol.registry import encode_response
 from tests.clients.io.quick_client import LONG_S, client, run
+from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
 
@@ -238,7 +235,7 @@ def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(fake: 
             request = await reader.readexactly(size)
             version, correlation_id = request[3], int.from_bytes(request[4:8], "big")
             code = ErrorCode.UNSUPPORTED_VERSION if version else 0
-            writer.write(encode_response(ApiVersionsResponse(error_code=code), 0, correlation_id))
+            writer.write(encode_response(Answer.ApiVersions(error_code=code), 0, correlation_id))
         await reader.read(-1)
         writer.close()
 
@@ -255,9 +252,9 @@ def test_an_old_broker_is_asked_for_its_versions_again_in_one_that_it_has(fake: 
 
 
 def test_apis_that_refuse_are_errors(fake: FakeBroker) -> None:
-    fake.handlers[ApiVersionsRequest] = lambda _: ApiVersionsResponse(error_code=58)
-    fake.handlers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
-        coordinators=[Coordinator(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)]
+    fake.handlers[ApiVersionsRequest] = lambda _: Answer.ApiVersions(error_code=58)
+    fake.handlers[FindCoordinatorRequest] = lambda _: Answer.FindCoordinator(
+        coordinators=[{"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}]
     )
 
     async def main() -> None:

@@ -13,12 +13,9 @@ from kstore.clients.core.share.holdings import Holdings
 from kstore.clients.io.share.node import ShareNode
 from kstore.clients.io.share.shell import ShareShell
 from kstore.errors import ErrorCode
-from kstore.protocol.shares.fetch import (
-    ShareFetchableTopicResponse,
-    ShareFetchResponse,
-    ShareFetchResponsePartitionData,
-)
+from kstore.protocol.shares.fetch import ShareFetchResponsePartitionData
 from kstore.types import TopicPartition
+from tests.plain_messages import Answer
 
 TOPIC = UUID(int=7)
 NEVER_MS = 3_600_000
@@ -48,10 +45,10 @@ class Shell:
         self.loop = asyncio.get_running_loop()
         self.asked = 0
 
-    async def ask(self, *request: Any, **how: Any) -> ShareFetchResponse:
+    async def ask(self, *request: Any, **how: Any) -> Any:
         self.asked += 1
-        topic = ShareFetchableTopicResponse(topic_id=TOPIC, partitions=[self.row])
-        return ShareFetchResponse(responses=[topic])
+        topic = {"topic_id": TOPIC, "partitions": [self.row]}
+        return Answer.ShareFetch(responses=[topic])
 
 
 @pytest.mark.parametrize(

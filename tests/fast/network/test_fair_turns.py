@@ -18,11 +18,9 @@ import uvloop
 
 from kstore._fast.network.connection import Connection
 from kstore._fast.record.builder import build_batch
-from kstore.protocol.groups.classic import HeartbeatRequest
-from kstore.protocol.logs.fetch import FetchRequest
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import encode_request
 from tests.broker.harness.plane_harness import Plane
+from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, produce_request
 
 PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
@@ -123,7 +121,7 @@ def on_sockets(plane: Plane, story: Callable[[Served], Any]) -> None:
 
 
 def test_a_bulk_connection_reads_its_share_of_a_turn_and_others_go_in_between(plane: Plane) -> None:
-    small = encode_request(FetchRequest(max_wait_ms=0, session_epoch=-1), 12, 7, "small")
+    small = encode_request(Ask.Fetch(max_wait_ms=0, session_epoch=-1), 12, 7, "small")
 
     async def story(served: Served) -> None:
         bulk, other = await served.connect(), await served.connect()
@@ -243,14 +241,14 @@ def spin() -> bytes:
 
 
 def heartbeat_frame(correlation_id: int) -> bytes:
-    request = HeartbeatRequest(group_id="g", generation_id=1, member_id=f"m{correlation_id}")
+    request = Ask.Heartbeat(group_id="g", generation_id=1, member_id=f"m{correlation_id}")
     return encode_request(request, 3, correlation_id, "member")
 
 
 def test_requests_of_all_members_of_a_group_share_one_slice_of_a_turn(plane: Plane) -> None:
     plane.plane.slice_us = 1  # of two in a turn the second would have to wait
     plane.server.answers[HEARTBEAT] = spin
-    small = encode_request(FetchRequest(max_wait_ms=0, session_epoch=-1), 12, 7, "small")
+    small = encode_request(Ask.Fetch(max_wait_ms=0, session_epoch=-1), 12, 7, "small")
 
     async def story(served: Served) -> None:
         members = [await served.connect() for _ in range(20)]
@@ -282,7 +280,7 @@ def test_a_request_that_waits_for_its_slice_keeps_its_place_on_its_connection(pl
 
     async def story(served: Served) -> None:
         peer = await served.connect()
-        versions = encode_request(ApiVersionsRequest(), 0, 99, "member")
+        versions = encode_request(Ask.ApiVersions(), 0, 99, "member")
         peer.sock.send(b"".join(heartbeat_frame(n) for n in range(3)) + versions)
         answers = b""
         while len(answers) < 3 * 14 + 18:

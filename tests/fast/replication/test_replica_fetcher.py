@@ -20,17 +20,11 @@ from kstore._fast.replication.replica_fetcher import ReplicaFetcher
 from kstore._fast.replication.replica_session import Followed
 from kstore.errors import ErrorCode
 from kstore.log import open_log_dir
-from kstore.protocol.logs.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from kstore.protocol.logs.fetch import EpochEndOffset, FetchRequest, LeaderIdAndEpoch, PartitionData
 from kstore.protocol.registry import decode_request, encode_response
 from kstore.types import TopicPartition
 from tests.broker.harness.plane_harness import FakeTransport, ManualLoop
+from tests.plain_messages import Answer
 
 VERSION = 17
 IDS = {"t": UUID(int=1), "u": UUID(int=2)}
@@ -123,10 +117,8 @@ class Leader:
         self, *parts: tuple[str, PartitionData], error: int = 0, session: int = SESSION,
         number: int | None = None, piece: int = 1 << 30,
     ) -> None:  # fmt: skip
-        rows = [
-            FetchableTopicResponse(topic_id=IDS[topic], partitions=[part]) for topic, part in parts
-        ]
-        response = FetchResponse(error_code=error, session_id=session, responses=rows)
+        rows = [{"topic_id": IDS[topic], "partitions": [part]} for topic, part in parts]
+        response = Answer.Fetch(error_code=error, session_id=session, responses=rows)
         self.feed(
             encode_response(response, VERSION, self.last_id if number is None else number), piece
         )
@@ -409,8 +401,8 @@ def test_no_bytes_do_more_than_end_the_connection(tmp_path: Path, seed: int) -> 
         leader.connect()
         leader.asked()
         parts = [("t", part(i, records(0, 3), 3)) for i in range(3)]
-        rows = [FetchableTopicResponse(topic_id=IDS[t], partitions=[p]) for t, p in parts]
-        response = FetchResponse(session_id=SESSION, responses=rows)
+        rows = [{"topic_id": IDS[t], "partitions": [p]} for t, p in parts]
+        response = Answer.Fetch(session_id=SESSION, responses=rows)
         frame = bytearray(encode_response(response, VERSION, leader.last_id))
         for _ in range(chance.randint(1, 4)):
             frame[chance.randrange(8, len(frame))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))

@@ -14,17 +14,12 @@ from kstore.errors import ErrorCode
 from kstore.log import timestamps
 from kstore.log.recovery import segment_index
 from kstore.log.segments.segment_names import SegmentOpener
-from kstore.protocol.logs.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsRequest
+from kstore.protocol.logs.list_offsets import ListOffsetsResponse
 from kstore.protocol.registry import decode_response
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.broker.api.requests.world import World, in_world
+from tests.plain_messages import Ask
 from tests.record_requests import list_request
 
 ZSTD = 4
@@ -56,8 +51,8 @@ def test_a_large_batch_is_looked_into_by_a_thread(
     monkeypatch.setattr(timestamps, "find_by_time", seen)
 
     async def ask(world: World) -> None:
-        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        await world.ask(Ask.CreateTopics(topics=[topic]), 7)
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
         world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
         world.broker.partition_writer().append(PLACE, build_batch([(None, b"v", 1049)]))
@@ -74,8 +69,8 @@ def test_a_large_batch_is_looked_into_by_a_thread(
 
 def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
-        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        await world.ask(Ask.CreateTopics(topics=[topic]), 7)
         records = [(None, bytes(40_000), 1000 + number) for number in range(50)]
         world.broker.partition_writer().append(PLACE, build_batch(records, compression=ZSTD))
         begin = threading.Event()
@@ -124,8 +119,8 @@ def test_cold_partitions_are_read_in_by_threads(
         return opened(*given, **more)  # type: ignore[arg-type]
 
     async def fill(world: World) -> None:
-        topic = CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)
-        await world.ask(CreateTopicsRequest(topics=[topic]), 7)
+        topic = {"name": "t", "num_partitions": partitions, "replication_factor": 1}
+        await world.ask(Ask.CreateTopics(topics=[topic]), 7)
         for index in range(partitions):
             place = TopicPartition("t", index)
             for number in range(60):
@@ -142,12 +137,9 @@ def test_cold_partitions_are_read_in_by_threads(
         monkeypatch.setattr(SegmentOpener, "__call__", opening)
         (pages,) = [log_dir.pages for log_dir in world.broker.log_manager.dirs]
         asked = [
-            ListOffsetsPartition(partition_index=index, timestamp=1000 + 7 * index)
-            for index in range(partitions)
+            {"partition_index": index, "timestamp": 1000 + 7 * index} for index in range(partitions)
         ]
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)]
-        )
+        request = Ask.ListOffsets(replica_id=-1, topics=[{"name": "t", "partitions": asked}])
         _, response = decode_response(await world.ask(request, 7), ListOffsetsResponse, 7)
         found = {row.partition_index: row.offset for row in response.topics[0].partitions}
         assert found == {index: 7 * index for index in range(partitions)}

@@ -16,14 +16,12 @@ from kstore.broker.api.requests.large_requests import max_elements
 from kstore.broker.api.requests.splitting import PIECES, rows_for
 from kstore.broker.runtime.slices import Turns
 from kstore.broker.state.work import ROWS_BETWEEN
-from kstore.protocol.groups.classic import HeartbeatRequest
-from kstore.protocol.groups.group_admin import DescribeGroupsRequest
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
 from kstore.protocol.registry import APIS, encode_request
 from tests.broker.api.requests.large_request import FIXED, array_paths, elements, wide_request
 from tests.broker.api.requests.large_request import Path as Fields
 from tests.broker.api.requests.world import AUTHORIZER, World, in_world
 from tests.broker.harness.plane_harness import feed
+from tests.plain_messages import Ask
 
 SIZE = 128 * 1024
 MOST_ELEMENTS = 100_000
@@ -160,11 +158,11 @@ def test_requests_behind_a_wide_one_wait_for_it(tmp_path: Path) -> None:
         world.watch(15)
         world.watch(12)
         connection, transport = world.connect()
-        wide = encode_request(DescribeGroupsRequest(groups=groups), 6, 1, "me")
-        narrow = encode_request(HeartbeatRequest(group_id="g", member_id="m"), 4, 2, "me")
+        wide = encode_request(Ask.DescribeGroups(groups=groups), 6, 1, "me")
+        narrow = encode_request(Ask.Heartbeat(group_id="g", member_id="m"), 4, 2, "me")
         feed(connection, wide + narrow)
         other, told = world.connect()
-        feed(other, encode_request(HeartbeatRequest(group_id="g", member_id="m"), 4, 3, "other"))
+        feed(other, encode_request(Ask.Heartbeat(group_id="g", member_id="m"), 4, 3, "other"))
         await world.answers(told, 1)
         kinds = [type(seen).__name__ for seen in world.handled]
         assert kinds.count("HeartbeatRequest") == 1, "the other's"
@@ -201,7 +199,7 @@ def test_many_small_requests_of_one_client_give_others_their_turns(tmp_path: Pat
         world.broker.plane.turn_us = 0
         connection, transport = world.connect()
         version = encode_request(
-            ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, 1, "me"
+            Ask.ApiVersions(client_software_name="x", client_software_version="1"), 3, 1, "me"
         )
         feed(connection, version * 100)
         assert not transport.reading
@@ -229,7 +227,7 @@ def test_wide_requests_of_many_connections_do_not_become_objects_all_at_once(
 
     monkeypatch.setattr(large_requests, "Decoding", Counted)
     names = [f"group-{number:05}" for number in range(10_000)]  # 120 KB
-    frame = encode_request(DescribeGroupsRequest(groups=names), 6, 1, "me")
+    frame = encode_request(Ask.DescribeGroups(groups=names), 6, 1, "me")
 
     async def ask(world: World) -> None:
         transports = []
@@ -252,9 +250,9 @@ def test_the_limit_on_elements_is_a_setting(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         connection, transport = world.connect()
         names = [f"g{number}" for number in range(1001)]
-        feed(connection, encode_request(DescribeGroupsRequest(groups=names[1:]), 6, 1, "me"))
+        feed(connection, encode_request(Ask.DescribeGroups(groups=names[1:]), 6, 1, "me"))
         assert len(await world.answers(transport, 1)) == 1
-        feed(connection, encode_request(DescribeGroupsRequest(groups=names), 6, 2, "me"))
+        feed(connection, encode_request(Ask.DescribeGroups(groups=names), 6, 2, "me"))
         await world.answers(transport, 2)
         assert transport.closed
 

@@ -24,12 +24,9 @@ from kstore.broker.runtime.membership.member import ClusterMember
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError
-from kstore.protocol.controller.broker_requests import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
 from kstore.protocol.schema import Message
 from tests.beside.waiting import reached
+from tests.plain_messages import Answer, Ask
 
 
 class Settings(dict[str, Any]):
@@ -118,10 +115,10 @@ class Machine:
         member._session_s = 600.0  # a busy machine does not end the session
         return member
 
-    async def _ask(self, node_id: int, request: ControlledShutdownRequest) -> Any:
+    async def _ask(self, node_id: int, request: Any) -> Any:
         controller = next(c for c in reversed(FakeController.made) if c.node_id == node_id)
         await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
-        return ControlledShutdownResponse()
+        return Answer.ControlledShutdown()
 
     def expire(self, node_id: int) -> None:
         """End a member's session as the store would: its watches fire."""
@@ -195,8 +192,8 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
             await asyncio.Event().wait()
 
         third._peers().ask = hang  # type: ignore[method-assign]
-        waiting = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
-        other = asyncio.create_task(third.ask_controller(ControlledShutdownRequest(), 600))
+        waiting = asyncio.create_task(third.ask_controller(Ask.ControlledShutdown(), 600))
+        other = asyncio.create_task(third.ask_controller(Ask.ControlledShutdown(), 600))
         await reached(lambda: asked == [1, 1])
         await asyncio.sleep(0.01)
         assert not waiting.done()

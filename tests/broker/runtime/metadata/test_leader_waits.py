@@ -24,15 +24,9 @@ from kstore.broker.state.metadata.image import (
     TopicImage,
 )
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import FetchRequest, FetchTopic
 from kstore.protocol.logs.produce import ProduceRequest
-from kstore.protocol.metadata.metadata import (
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
+from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, produce_request
 
 PRODUCE, FETCH, METADATA, DESCRIBE = 0, 1, 3, 75
@@ -98,17 +92,17 @@ def story(tmp_path: Path) -> Iterator[Story]:
     found.plane.close()
 
 
-def metadata_of(*names: str) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+def metadata_of(*names: str) -> Any:
+    return Ask.Metadata(topics=[{"name": name} for name in names])
 
 
 def produce_to(name: str) -> ProduceRequest:
     return produce_request(name, build_batch([b"v"], timestamp=1))
 
 
-def fetch_of(story: Story, *names: str, **fields: Any) -> FetchRequest:
-    topics = [FetchTopic(topic_id=story.ids[name], partitions=[fetch_part()]) for name in names]
-    return FetchRequest(topics=topics, **{"max_wait_ms": 0, **fields})
+def fetch_of(story: Story, *names: str, **fields: Any) -> Any:
+    topics = [{"topic_id": story.ids[name], "partitions": [fetch_part()]} for name in names]
+    return Ask.Fetch(topics=topics, **{"max_wait_ms": 0, **fields})
 
 
 def test_a_metadata_request_is_held_until_the_next_leader_is_known(story: Story) -> None:
@@ -151,14 +145,12 @@ def test_a_partition_that_nobody_can_lead_holds_nobody_once_that_is_known(story:
         (metadata_of(HERE), False),
         (metadata_of("missing"), False),
         (metadata_of(HERE, THERE), True),
-        (MetadataRequest(topics=None), True),
-        (MetadataRequest(topics=[]), False),
+        (Ask.Metadata(topics=None), True),
+        (Ask.Metadata(topics=[]), False),
         (metadata_of(THERE, *("x" * 200 + str(number) for number in range(50))), True),
     ],
 )
-def test_only_who_asks_for_such_a_partition_is_held(
-    story: Story, asked: MetadataRequest, held: bool
-) -> None:
+def test_only_who_asks_for_such_a_partition_is_held(story: Story, asked: Any, held: bool) -> None:
     story.lose()
     client = story.plane.client()
     client.send(METADATA, 12, asked)
@@ -168,17 +160,17 @@ def test_only_who_asks_for_such_a_partition_is_held(
 def test_topics_are_found_by_their_ids_too(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    row = MetadataRequestTopic(name=None, topic_id=story.ids[THERE])
-    client.send(METADATA, 13, MetadataRequest(topics=[row]))
+    row = {"name": None, "topic_id": story.ids[THERE]}
+    client.send(METADATA, 13, Ask.Metadata(topics=[row]))
     assert story.answered(client) == 0
 
 
 def test_describe_topic_partitions_is_held_likewise(story: Story) -> None:
     story.lose()
     one, all_of_them, other = (story.plane.client() for _ in range(3))
-    one.send(DESCRIBE, 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=THERE)]))
-    all_of_them.send(DESCRIBE, 0, DescribeTopicPartitionsRequest())
-    other.send(DESCRIBE, 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=HERE)]))
+    one.send(DESCRIBE, 0, Ask.DescribeTopicPartitions(topics=[{"name": THERE}]))
+    all_of_them.send(DESCRIBE, 0, Ask.DescribeTopicPartitions())
+    other.send(DESCRIBE, 0, Ask.DescribeTopicPartitions(topics=[{"name": HERE}]))
     assert [story.answered(each) for each in (one, all_of_them, other)] == [0, 0, 1]
     story.elect()
     assert [story.answered(each) for each in (one, all_of_them, other)] == [1, 1, 0]
@@ -279,7 +271,7 @@ def test_a_fetch_session_that_is_held_goes_on_where_it_was(story: Story) -> None
     row = fetch_of(story, HERE, THERE, session_epoch=0)
     opened = client.call(FETCH, 13, row)
     story.lose()
-    again = FetchRequest(session_id=opened.session_id, session_epoch=1, max_wait_ms=0)
+    again = Ask.Fetch(session_id=opened.session_id, session_epoch=1, max_wait_ms=0)
     client.send(FETCH, 13, again)
     assert client.answers() == []
     story.elect()

@@ -15,13 +15,10 @@ from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from kstore.errors import NetworkError, RequestTimedOutError
 from kstore.net.transport import new_loop
-from kstore.protocol.controller.broker_requests import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-)
-from kstore.protocol.logs.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
+from kstore.protocol.logs.list_offsets import ListOffsetsRequest
+from kstore.protocol.metadata.api_versions import ApiVersionsRequest
+from kstore.protocol.metadata.metadata import MetadataRequest
+from tests.plain_messages import Answer, Ask
 from tests.reference.connection import RequestReceived, ServerConnection
 
 CONFIG = {"inter.broker.listener.name": None}
@@ -35,7 +32,7 @@ class Peer:
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.connections = 0
-        self.answer: Callable[[RequestReceived], Any] = lambda request: MetadataResponse()
+        self.answer: Callable[[RequestReceived], Any] = lambda request: Answer.Metadata()
         self.writers: list[asyncio.StreamWriter] = []
         self.port = 0
         self._server: asyncio.Server | None = None
@@ -93,7 +90,7 @@ def run(story: Callable[[Peer, Peers, MetadataCache], Awaitable[None]]) -> None:
 
 def test_pipelined_requests_get_their_own_answers() -> None:
     async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
-        peer.answer = lambda request: MetadataResponse(controller_id=request.header.correlation_id)
+        peer.answer = lambda request: Answer.Metadata(controller_id=request.header.correlation_id)
         answers = await asyncio.gather(*(peers.ask(2, MetadataRequest()) for _ in range(20)))
         assert [answer.controller_id for answer in answers] == list(range(20))
         assert [request.header.correlation_id for request in peer.seen] == list(range(20))
@@ -109,12 +106,12 @@ def test_requests_asked_before_the_connection_is_there_go_out_in_their_order() -
 
         def answer(request: RequestReceived) -> Any:
             epochs.append(request.message.broker_epoch)  # type: ignore[attr-defined]
-            return ControlledShutdownResponse()
+            return Answer.ControlledShutdown()
 
         peer.answer = answer
         await asyncio.gather(
             *(
-                peers.ask(2, ControlledShutdownRequest(broker_id=1, broker_epoch=number))
+                peers.ask(2, Ask.ControlledShutdown(broker_id=1, broker_epoch=number))
                 for number in range(50)
             )
         )
@@ -127,7 +124,7 @@ def test_a_connection_whose_answers_may_have_kstores_fields_asks_for_them_first(
     async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         def answer(request: RequestReceived) -> Any:
             asked = type(request.message) is ApiVersionsRequest
-            return ApiVersionsResponse() if asked else ListOffsetsResponse(throttle_time_ms=7)
+            return Answer.ApiVersions() if asked else Answer.ListOffsets(throttle_time_ms=7)
 
         peer.answer = answer
         for connections in (1, 2):
@@ -163,7 +160,7 @@ def test_a_lost_connection_fails_everything_outstanding_and_the_next_request_mak
         peer.hang_up()
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [NetworkError] * 5
-        peer.answer = lambda request: MetadataResponse(controller_id=7)
+        peer.answer = lambda request: Answer.Metadata(controller_id=7)
         assert (await peers.ask(2, MetadataRequest())).controller_id == 7
         assert peer.connections == 2
 
@@ -201,10 +198,10 @@ def test_no_answer_in_time_ends_the_connection_as_what_is_behind_waits_in_vain()
 def test_a_request_that_waits_long_does_not_hold_up_another_kind() -> None:
     async def story(peer: Peer, peers: Peers, metadata: MetadataCache) -> None:
         peer.answer = lambda request: (
-            None if isinstance(request.message, MetadataRequest) else ControlledShutdownResponse()
+            None if isinstance(request.message, MetadataRequest) else Answer.ControlledShutdown()
         )
         waiting = asyncio.create_task(peers.ask(2, MetadataRequest()))
-        await peers.ask(2, ControlledShutdownRequest(broker_id=1))
+        await peers.ask(2, Ask.ControlledShutdown(broker_id=1))
         assert not waiting.done()
         waiting.cancel()
 

@@ -14,10 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstore.protocol.metadata.api_versions import ApiVersionsRequest
-from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from kstore.protocol.registry import encode_request
-from kstore.protocol.security.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kstore.testing import Broker
 from tests.beside.programs import memory_mb
 from tests.broker.harness.plane_harness import framed
@@ -28,6 +25,7 @@ from tests.broker.runtime.security.sasl_harness import (
     addresses,
     users_of,
 )
+from tests.plain_messages import Ask
 
 SEED = int(os.environ.get("KSTORE_FUZZ_SEED", "368"))
 CASES = int(os.environ.get("KSTORE_FUZZ_CASES", "200"))
@@ -66,12 +64,12 @@ def tokens(dice: random.Random) -> bytes:
 def step(dice: random.Random) -> bytes:
     """A frame of an authentication exchange."""
     mechanism = dice.choice(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "", "\n\0", "P"])
-    hello = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    hello = Ask.ApiVersions(client_software_name="x", client_software_version="1")
+    asked = Ask.Metadata(topics=[{"name": "t"}])
     return dice.choice([
         encode_request(hello, dice.randrange(5), 1, "x"),
-        encode_request(SaslHandshakeRequest(mechanism=mechanism), dice.randrange(2), 2, "x"),
-        encode_request(SaslAuthenticateRequest(auth_bytes=tokens(dice)), dice.randrange(3), 3, "x"),
+        encode_request(Ask.SaslHandshake(mechanism=mechanism), dice.randrange(2), 2, "x"),
+        encode_request(Ask.SaslAuthenticate(auth_bytes=tokens(dice)), dice.randrange(3), 3, "x"),
         encode_request(asked, 12, 4, "x"),
         framed(tokens(dice)),
         framed(struct.pack(">hhi", dice.randrange(-2, 100), dice.randrange(-2, 20), 5)),
@@ -98,7 +96,7 @@ def spoiled(data: bytes, dice: random.Random) -> bytes:
 
 
 def forbidden() -> bytes:
-    return encode_request(MetadataRequest(topics=[]), 12, MARK, "x")
+    return encode_request(Ask.Metadata(topics=[]), 12, MARK, "x")
 
 
 def answers(address: str, sent: bytes, dice: random.Random) -> bytes:
@@ -135,10 +133,10 @@ def test_nothing_is_answered_and_nothing_grows(broker: Broker) -> None:
     assert memory_mb(broker.pid, "VmRSS") - before < MOST_GROWTH_MB
     assert "Traceback" not in broker.output()
     with RawClient(address) as client:
-        client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)
         token = f"\0alice\0{PASSWORD}".encode()
-        assert client.ask(SaslAuthenticateRequest(auth_bytes=token), 2).error_code == 0
-        assert client.ask(MetadataRequest(topics=[]), 12) is not None
+        assert client.ask(Ask.SaslAuthenticate(auth_bytes=token), 2).error_code == 0
+        assert client.ask(Ask.Metadata(topics=[]), 12) is not None
 
 
 @pytest.mark.slow
@@ -152,7 +150,7 @@ def test_a_declared_size_alone_takes_no_memory(broker: Broker) -> None:
         for sock in held:
             sock.sendall(struct.pack(">i", 500_000) + b"\0\x11\0\1")
         with RawClient(address) as client:
-            assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            assert client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1).error_code == 0
         assert memory_mb(broker.pid, "VmRSS") - before < MOST_GROWTH_MB
     finally:
         for sock in held:

@@ -22,19 +22,14 @@ from kstore.protocol.groups.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from kstore.protocol.groups.offsets import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.broker.state.groups.consumer.test_ordered_expansion import (
     ON,
     TOPIC,
     OrderedDriver,
     as_member,
 )
+from tests.plain_messages import Ask
 from tests.reference.consumer_driver import assignment, owned_of, subscription
 from tests.reference.group_driver import Parked
 
@@ -174,9 +169,9 @@ def test_a_group_is_behind_until_it_has_committed_what_retires(driver: Driver) -
 
 def test_groups_that_read_nothing_that_remains_keep_nobody_waiting(driver: Driver) -> None:
     driver.reach({0: 3})  # a group without members
-    row = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
-    alone = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=row)
-    driver.send(OffsetCommitRequest(group_id="alone", topics=[alone]), version=9)
+    row = [{"partition_index": 0, "committed_offset": 1}]
+    alone = {"name": "t", "topic_id": TOPIC, "partitions": row}
+    driver.send(Ask.OffsetCommit(group_id="alone", topics=[alone]), version=9)
     driver.shrink(holds=False)
     assert owned_of(driver.enter("a", "t")) == {TOPIC: [2, 3, 4]}
     assert driver.behind() == []
@@ -207,9 +202,9 @@ def test_an_offset_of_a_partition_that_is_gone_is_not_one_of_the_next(driver: Dr
 
 def test_offsets_of_other_topics_are_of_no_certain_partition(driver: Driver) -> None:
     driver.topic("other", 1)
-    row = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
-    topic = OffsetCommitRequestTopic(name="other", partitions=row)
-    driver.send(OffsetCommitRequest(group_id="g", topics=[topic]), version=9)
+    row = [{"partition_index": 0, "committed_offset": 1}]
+    topic = {"name": "other", "partitions": row}
+    driver.send(Ask.OffsetCommit(group_id="g", topics=[topic]), version=9)
     stored = driver.shard.offsets.get("g", "other", 0)
     assert stored is not None
     assert stored.partition_epoch == -1

@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from kstore.errors import ErrorCode
-from kstore.protocol.groups.classic import (
-    HeartbeatRequest,
-    NeedPositionTopic,
-    PositionPartition,
-    PositionTopic,
-)
+from kstore.protocol.groups.classic import NeedPositionTopic, PositionPartition, PositionTopic
+from tests.plain_messages import Ask
 from tests.record_requests import commit_request
 from tests.reference.consumer_driver import ConsumerDriver
 
@@ -155,7 +151,7 @@ def test_the_classic_protocol_has_them_too(driver: ConsumerDriver) -> None:
     generation, member = joined.response.generation_id, joined.response.member_id
     driver.sync(member, generation, {member: b""})
     commit(driver, 0, 5, member_id=member, generation_id_or_member_epoch=generation)
-    request = HeartbeatRequest(
+    request = Ask.Heartbeat(
         group_id="g",
         member_id=member,
         generation_id=generation,

@@ -21,13 +21,8 @@ from kstore.broker.state.groups.streams.assignor import MemberSpec as StreamsSpe
 from kstore.broker.state.groups.streams.assignor import assign_tasks
 from kstore.broker.state.groups.streams.tasks import NO_TASKS
 from kstore.broker.state.work import ROWS_BETWEEN, Work
-from kstore.protocol.groups.group_admin import DeleteGroupsRequest
-from kstore.protocol.groups.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequestGroup,
-)
+from kstore.protocol.groups.offsets import OffsetFetchRequestGroup
+from tests.plain_messages import Ask
 from tests.reference.group_driver import GroupDriver
 
 T = TypeVar("T")
@@ -129,11 +124,10 @@ def test_tasks_are_assigned_one_by_one(counter: Counter, monkeypatch: pytest.Mon
 def committed() -> GroupDriver:
     driver = GroupDriver()
     partitions = [
-        OffsetCommitRequestPartition(partition_index=number, committed_offset=number)
-        for number in range(OFFSETS)
+        {"partition_index": number, "committed_offset": number} for number in range(OFFSETS)
     ]
-    topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=partitions)
-    driver.send(OffsetCommitRequest(group_id="g", topics=[topic]))
+    topic = {"name": "t", "topic_id": TOPIC, "partitions": partitions}
+    driver.send(Ask.OffsetCommit(group_id="g", topics=[topic]))
     return driver
 
 
@@ -145,7 +139,7 @@ def test_records_are_taken_over_few_at_a_time(
     assert counter.total == OFFSETS
     assert counter.most == ROWS_BETWEEN
     counter.most = 0
-    driver.send(DeleteGroupsRequest(groups_names=["g"]))
+    driver.send(Ask.DeleteGroups(groups_names=["g"]))
     assert driver.shard.groups == {}
     assert counter.most == ROWS_BETWEEN
 
@@ -189,8 +183,8 @@ def test_an_offset_that_is_committed_between_two_parts_does_not_expire() -> None
         for _ in driver.shard.take_over(part):
             pass
         if number == 0:
-            last = OffsetCommitRequestPartition(partition_index=OFFSETS - 1, committed_offset=5)
-            topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC, partitions=[last])
-            driver.send(OffsetCommitRequest(group_id="g", topics=[topic]))
+            last = {"partition_index": OFFSETS - 1, "committed_offset": 5}
+            topic = {"name": "t", "topic_id": TOPIC, "partitions": [last]}
+            driver.send(Ask.OffsetCommit(group_id="g", topics=[topic]))
     assert list(driver.shard.offsets.topics("g")["t"]) == [OFFSETS - 1]
     assert "g" in driver.shard.groups

@@ -39,16 +39,11 @@ from kstore.errors import (
     OffsetOutOfRangeError,
     RecordListTooLargeError,
 )
-from kstore.protocol.logs.fetch import (
-    EpochEndOffset,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from kstore.protocol.logs.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from kstore.record import build_batch
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.clients.metadata_answers import metadata
+from tests.plain_messages import Answer, Ask
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -62,7 +57,7 @@ class SessionBroker:
         self.sessions: dict[int, tuple[int, dict[tuple[Any, int], int]]] = {}
         self.last_id = 0
 
-    def handle(self, request: FetchRequest, *, full: bool) -> tuple[FetchResponse, Any]:
+    def handle(self, request: Any, *, full: bool) -> tuple[Any, Any]:
         """The answer, and the offsets that are fetched, by topic and partition."""
         rows = {
             (topic.topic or topic.topic_id, row.partition): row.fetch_offset
@@ -72,21 +67,21 @@ class SessionBroker:
         if request.session_epoch in (0, -1):
             self.sessions.pop(request.session_id, None)
             if request.session_epoch == -1 or full:
-                return FetchResponse(), rows
+                return Answer.Fetch(), rows
             self.last_id += 1
             self.sessions[self.last_id] = 1, dict(rows)
-            return FetchResponse(session_id=self.last_id), rows
+            return Answer.Fetch(session_id=self.last_id), rows
         if request.session_id not in self.sessions:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), None
+            return Answer.Fetch(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), None
         epoch, known = self.sessions[request.session_id]
         if epoch != request.session_epoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH), None
+            return Answer.Fetch(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH), None
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 del known[topic.topic or topic.topic_id, partition]
         known |= rows
         self.sessions[request.session_id] = epoch + 1, known
-        return FetchResponse(session_id=request.session_id), known
+        return Answer.Fetch(session_id=request.session_id), known
 
 
 STEPS = st.lists(
@@ -115,7 +110,7 @@ def test_a_session_makes_the_broker_fetch_exactly_what_is_wanted(
         if trouble == "forgotten":
             broker.sessions.clear()
         for _ in range(2):
-            request = FetchRequest()
+            request = Ask.Fetch()
             session.fill(request, wanted, by_id=by_id)
             if trouble == "lost before":
                 session.failed()
@@ -133,7 +128,7 @@ def test_a_session_makes_the_broker_fetch_exactly_what_is_wanted(
         else:
             raise AssertionError("a session that is gone is begun anew at once")
     if session.is_open:
-        last = FetchRequest()
+        last = Ask.Fetch()
         session.fill_last(last)
         broker.handle(last, full=False)
         assert session.session_id == 0

@@ -9,18 +9,14 @@ from kstore.protocol.coordinator_records.classic import (
     GroupMetadataValue,
     MemberMetadata,
 )
-from kstore.protocol.groups.classic import (
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    SyncGroupResponse,
-)
+from tests.plain_messages import Answer
 from tests.reference.group_driver import GroupDriver, Parked
 
 
 def test_a_group_forms_a_member_id_is_asked_for_first() -> None:
     driver = GroupDriver()
 
-    assert driver.join() == JoinGroupResponse(
+    assert driver.join() == Answer.JoinGroup(
         member_id="c-1", error_code=ErrorCode.MEMBER_ID_REQUIRED
     )
     # The group exists from here on, so that it survives a change of coordinator.
@@ -41,17 +37,17 @@ def test_a_group_forms_a_member_id_is_asked_for_first() -> None:
     driver.advance(2_999)
     assert joining.response is None
     driver.advance(1)
-    assert joining.response == JoinGroupResponse(
+    assert joining.response == Answer.JoinGroup(
         generation_id=1,
         protocol_type="consumer",
         protocol_name="range",
         leader="c-1",
         member_id="c-1",
-        members=[JoinGroupResponseMember(member_id="c-1", metadata=b"meta")],
+        members=[{"member_id": "c-1", "metadata": b"meta"}],
     )
     assert len(driver.log) == 1
 
-    assert driver.sync("c-1", 1, {"c-1": b"mine"}) == SyncGroupResponse(
+    assert driver.sync("c-1", 1, {"c-1": b"mine"}) == Answer.SyncGroup(
         protocol_type="consumer", protocol_name="range", assignment=b"mine"
     )
     assert driver.log[1].value == GroupMetadataValue(
@@ -116,7 +112,7 @@ def test_a_member_of_another_kind_does_not_fit_in() -> None:
     driver = GroupDriver()
     driver.stable_group()
     other = driver.join(protocol_type="connect")
-    assert other == JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert other == Answer.JoinGroup(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     unknown_protocol = driver.join(protocols=(("sticky", b""),))
     assert unknown_protocol.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -198,7 +194,7 @@ def test_a_group_has_room_for_so_many_members() -> None:
     driver = GroupDriver(max_size=2)
     first, second = driver.stable_group(2)
     third = driver.join(version=3)
-    assert third == JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert third == Answer.JoinGroup(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert driver.join(member_id=second).error_code == ErrorCode.NONE
     assert driver.shard.groups["g"].members.keys() == {first, second}
 
@@ -220,7 +216,7 @@ def test_a_new_member_whose_join_takes_too_long_is_told_to_come_again() -> None:
     (first,) = driver.stable_group(session_ms=30_000)
     joining = driver.join(version=3)
     driver.advance(20_000)
-    assert joining.response == JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert joining.response == Answer.JoinGroup(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     assert driver.shard.groups["g"].state == PREPARING_REBALANCE
     assert driver.join(member_id=first).generation_id == 2
 

@@ -26,13 +26,8 @@ from kstore.protocol.coordinator_records.consumer import (
     ConsumerGroupPartitionMetadataValue,
     TopicPartitions,
 )
-from kstore.protocol.groups.group_admin import DeleteGroupsRequest
 from kstore.protocol.groups.offsets import OffsetFetchRequestGroup
-from kstore.protocol.transactions.transactions import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
+from tests.plain_messages import Ask
 from tests.reference.consumer_driver import ConsumerDriver, owned_of
 
 SESSION_MS = 45_000
@@ -297,15 +292,15 @@ class TestCommits:
         two_members(driver)
 
         def commit(member: str, epoch: int, partition: int) -> int:
-            row = TxnOffsetCommitRequestPartition(partition_index=partition)
-            request = TxnOffsetCommitRequest(
+            row = {"partition_index": partition}
+            request = Ask.TxnOffsetCommit(
                 transactional_id="x",
                 group_id="g",
                 producer_id=1,
                 producer_epoch=0,
                 member_id=member,
                 generation_id=epoch,
-                topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[row])],
+                topics=[{"name": "t", "partitions": [row]}],
             )
             return int(driver.send(request).topics[0].partitions[0].error_code)
 
@@ -458,7 +453,7 @@ class TestLog:
 
     def test_a_deleted_group_leaves_nothing(self, driver: ConsumerDriver) -> None:
         two_members(driver)
-        delete = DeleteGroupsRequest(groups_names=["g"])
+        delete = Ask.DeleteGroups(groups_names=["g"])
         assert driver.send(delete).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
         driver.commit("a", 3, "t", 0)
         for member in "ab":

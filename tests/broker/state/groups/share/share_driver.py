@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kstore.broker.state.groups.share.group import ShareGroup
 from kstore.broker.state.groups.timers import ShareStatesInitialized
-from kstore.protocol.shares.heartbeat import ShareGroupHeartbeatRequest
+from tests.plain_messages import Ask
 from tests.reference.group_driver import GroupDriver
 
 
@@ -31,9 +31,7 @@ class ShareDriver(GroupDriver):
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
         return self.send(
-            ShareGroupHeartbeatRequest(
-                group_id="g", member_id=member_id, member_epoch=epoch, **fields
-            )
+            Ask.ShareGroupHeartbeat(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
         )
 
     def initialized(self, *, failed: frozenset[int] = frozenset()) -> None:

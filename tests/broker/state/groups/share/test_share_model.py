@@ -15,11 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kstore.broker.state.groups.share.group import ShareGroup
 from kstore.broker.state.groups.timers import ShareStatesDeleted
 from kstore.errors import ErrorCode
-from kstore.protocol.shares.offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-)
 from tests.broker.state.groups.share.share_driver import ShareDriver
+from tests.plain_messages import Ask
 
 CLIENTS = ("a", "b", "c", "d")
 TOPICS = ("t", "u")
@@ -99,8 +96,8 @@ class Histories(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS), fails=st.booleans())
     def delete_offsets(self, topic: str, fails: bool) -> None:
         """An administrator deletes a topic's offsets, if the group has no members."""
-        rows = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
-        self.driver.send(DeleteShareGroupOffsetsRequest(group_id="g", topics=rows))
+        rows = [{"topic_name": topic}]
+        self.driver.send(Ask.DeleteShareGroupOffsets(group_id="g", topics=rows))
         group = self.group()
         if group is not None and group.deletions:
             tried = group.deletions
