@@ -18,13 +18,10 @@ def writes(source: str) -> Iterator[int]:
     """The lines in which a function writes into what it got as a request, or a part of one."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            given = {arg.arg for arg in _arguments(node) if _is_request(arg.annotation)}
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            given = {arg.arg for arg in arguments if _is_request(arg.annotation)}
             given |= _parts(node, given)
             yield from (line for each in ast.walk(node) for line in _writes(each, given))
-
-
-def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def _is_request(annotation: ast.expr | None) -> bool:

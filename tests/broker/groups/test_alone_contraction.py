@@ -32,16 +32,16 @@ SHORT = {"kstore.expansion.timeout.ms": "200"}
 ORDERED = {"kstore_partition_count_required": "true", "kstore_ordered_expansion": "true"}
 
 
-def shrink(client: TopicClient, count: int, name: str = "t") -> tuple[int, str]:
+def shrink(client: TopicClient, count: int) -> tuple[int, str]:
     """The error code and message."""
-    topic = {"name": name, "count": count, "assignments": None, "may_shrink": True}
+    topic = {"name": "t", "count": count, "assignments": None, "may_shrink": True}
     answer = client.call(Ask.CreatePartitions(topics=[topic], timeout_ms=30_000)).results[0]
     return answer.error_code, answer.error_message or ""
 
 
-def counts(client: TopicClient, name: str = "t") -> tuple[int, int]:
+def counts(client: TopicClient) -> tuple[int, int]:
     """Of the topic's partitions, and for producers (-1: all)."""
-    [topic] = client.metadata(name).topics
+    [topic] = client.metadata("t").topics
     return len(topic.partitions), topic.partition_count
 
 
@@ -145,7 +145,12 @@ def test_what_is_prepared_when_the_broker_is_killed_goes_on(start_broker: Start)
     client = TopicClient(broker)
     made(client)
     epoch = slow_reader(client)
-    asking = Thread(target=_suppressed, args=(lambda: shrink(TopicClient(broker), 1),))
+
+    def ask() -> None:
+        with suppress(OSError, EOFError, AssertionError):
+            shrink(TopicClient(broker), 1)
+
+    asking = Thread(target=ask)
     asking.start()
     refused = ErrorCode.INVALID_PARTITION_COUNT
     until(lambda: client.produce("t", 2, count=3).error_code == refused, "it is prepared")
@@ -166,11 +171,6 @@ def test_what_is_prepared_when_the_broker_is_killed_goes_on(start_broker: Start)
 
     until(commits, "the group is loaded")
     until(lambda: counts(client) == (3, 1), "it has shrunk")
-
-
-def _suppressed(call: Callable[[], object]) -> None:
-    with suppress(OSError, EOFError, AssertionError):
-        call()
 
 
 @pytest.mark.slow

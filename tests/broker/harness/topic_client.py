@@ -18,8 +18,6 @@ from tests.record_requests import (
     produce_request,
 )
 
-TIMEOUT_S = 60.0
-
 
 class TopicClient(Wire):
     """Creates, grows, deletes, produces, fetches, commits. The caller checks errors. The connection

@@ -6,7 +6,7 @@ import socket
 import struct
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -19,7 +19,6 @@ from tests.conformance.kstore_broker import BrokerDiedError, KstoreBroker
 from tests.plain_messages import Ask
 from tests.reference.record_batch import uvarint
 
-Start = Callable[..., KstoreBroker]
 CLIENT_METRICS = 16
 OTLP = (
     # MetricsData > ResourceMetrics > ScopeMetrics > Metric "a.b" > Sum (delta, growing) > 2.0

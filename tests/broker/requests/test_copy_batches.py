@@ -11,7 +11,6 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore._fast.record.crc32c import checksum
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.copy_batches import CopyBatchesPartitionResult
 from kstore.record import batches, decode
 from tests.broker.requests.test_extensions import TIME, Topic, configured, topic
 from tests.conformance.kstore_broker import KstoreBroker
@@ -35,26 +34,18 @@ def inner(*values: bytes, **fields: Any) -> bytes:
     return build_batch(list(values), timestamp=TIME, **fields)
 
 
-def copy(topic: Topic, *offsets: int, **fields: Any) -> CopyBatchesPartitionResult:
+def copy(topic: Topic, *offsets: int, **fields: Any) -> Any:
     """Copy from partition 1 to partition 0."""
-    source = {
-        "topic": fields.pop("source", topic.name),
-        "partition": 1,
-        "key": fields.pop("key", KEY),
-        "offsets": list(offsets),
-    }
-    row = {
-        "producer_id": PRODUCER,
-        "producer_epoch": 0,
-        "sources": [source],
-        **({"base_sequence": 0} | fields),
-    }
+    named = {"topic": fields.pop("source", topic.name), "key": fields.pop("key", KEY)}
+    source = {"partition": 1, "offsets": list(offsets)} | named
+    who = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 0}
+    row = who | fields | {"sources": [source]}
     asked = {"name": topic.name, "topic_id": topic.topic_id, "partitions": [row]}
     answer = topic.wire.call(Ask.CopyBatches(timeout_ms=5000, topics=[asked]), 0)
     return answer.topics[0].partitions[0]
 
 
-def outcome(result: CopyBatchesPartitionResult) -> tuple[int, int, int, int]:
+def outcome(result: Any) -> tuple[int, int, int, int]:
     return result.copied, result.error_code, result.source_error_code, result.log_end_offset
 
 

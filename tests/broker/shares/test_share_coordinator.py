@@ -91,7 +91,8 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
         client.write(busy, 1, 0, step, 0, (StateBatch(step, step, 2, 1),))
     before = [client.read(key, 0) for key in (busy, quiet)]
     deadline = time.monotonic() + PATIENCE_S
-    while earliest(client) < 40:
+    start = list_request(TOPIC, -2)
+    while client.call(start).topics[0].partitions[0].offset < 40:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     client.close()
@@ -101,11 +102,6 @@ def test_records_before_the_oldest_snapshot_are_deleted(start_broker: Start) -> 
     client.wait_served(busy)
     assert [client.read(key, 0) for key in (busy, quiet)] == before
     client.close()
-
-
-def earliest(client: ShareStateClient) -> int:
-    """The log start offset of the topic's only partition."""
-    return client.call(list_request(TOPIC, -2)).topics[0].partitions[0].offset
 
 
 def test_the_state_of_a_deleted_topic_is_forgotten(start_broker: Start) -> None:

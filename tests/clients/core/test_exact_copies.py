@@ -20,11 +20,9 @@ MARKER = marker(ControlType.COMMIT, timestamp=TIME)
 
 def cleaned(data: bytes) -> bytes:
     """As the cleaner leaves it at first: all is there, and it is noted when what may go."""
-    return clean(data, decide=done, now_ms=TIME, delete_retention_ms=1000)
-
-
-def done(producer_id: int, last_offset: int, control_type: int) -> bool:
-    return control_type >= 0
+    return clean(
+        data, decide=lambda _id, _offset, kind: kind >= 0, now_ms=TIME, delete_retention_ms=1000
+    )
 
 
 def header(data: bytes) -> BatchHeader:

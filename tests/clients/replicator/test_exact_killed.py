@@ -59,6 +59,9 @@ class Writing(Worker):
         self.servers = bootstrap
         self.transactions = 0
 
+    def has(self, transactions: int) -> bool:
+        return self.transactions >= transactions
+
     def work(self) -> None:
         with (
             Producer(self.servers, transactional_id="t") as ending,
@@ -87,11 +90,10 @@ def copied_under_kills(
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs={"segment.bytes": "1048576"})])
     copying = Copying(source.bootstrap, target())
     with Writing(source.bootstrap) as writing:
-        until(lambda: writing.transactions > 3, "the source is written to")
+        until(partial(writing.has, 4), "the source is written to")
         copying.start()
         for number in range(rounds):
-            before = writing.transactions
-            until(partial(_is_beyond, writing, before + 5), "the source is written to")
+            until(partial(writing.has, writing.transactions + 6), "the source is written to")
             time.sleep(draws.uniform(0, 1))
             if number % 2:
                 kill_broker(draws)
@@ -138,14 +140,8 @@ def test_kills_in_a_cluster_leave_the_same_bytes_on_every_replica(
             wanted = log_bytes(source.log_dir, TOPIC, index)
             for broker in cluster.brokers.values():
                 until(
-                    partial(_has, broker.log_dir, index, wanted),
+                    lambda folder=broker.log_dir, index=index, wanted=wanted: (
+                        log_bytes(folder, TOPIC, index) == wanted
+                    ),
                     f"{broker.log_dir} has the source's bytes of partition {index}",
                 )
-
-
-def _is_beyond(writing: Writing, transactions: int) -> bool:
-    return writing.transactions > transactions
-
-
-def _has(folder: Path, index: int, wanted: bytes) -> bool:
-    return log_bytes(folder, TOPIC, index) == wanted

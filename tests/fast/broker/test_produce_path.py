@@ -74,21 +74,10 @@ def test_unknown_topic_and_partition(plane: Plane, version: int) -> None:
     ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # fmt: skip
 
 
-def damaged() -> bytes:
+def changed(at: int, value: int) -> bytes:
+    """The batch of two records with another byte somewhere."""
     batch = bytearray(two_records())
-    batch[-1] ^= 1
-    return bytes(batch)
-
-
-def too_short_length() -> bytes:
-    batch = bytearray(two_records())
-    batch[11] -= 1
-    return bytes(batch)
-
-
-def old_magic() -> bytes:
-    batch = bytearray(two_records())
-    batch[16] = 1
+    batch[at] = value
     return bytes(batch)
 
 
@@ -99,12 +88,12 @@ def old_magic() -> bytes:
         (b"", ErrorCode.INVALID_RECORD),
         (b"\0" * 11, ErrorCode.INVALID_RECORD),
         (b"\0" * 30, ErrorCode.CORRUPT_MESSAGE),
-        (old_magic(), ErrorCode.INVALID_RECORD),
+        (changed(16, 1), ErrorCode.INVALID_RECORD),
         (two_records() * 2, ErrorCode.INVALID_RECORD),
         (build_batch([(b"\0\0\0\0", b"")], control=True), ErrorCode.INVALID_RECORD),
-        (damaged(), ErrorCode.CORRUPT_MESSAGE),
+        (changed(-1, two_records()[-1] ^ 1), ErrorCode.CORRUPT_MESSAGE),
         (two_records()[:-1], ErrorCode.INVALID_RECORD),
-        (too_short_length(), ErrorCode.CORRUPT_MESSAGE),
+        (changed(11, two_records()[11] - 1), ErrorCode.CORRUPT_MESSAGE),
         (build_batch([b"x"], base_offset=1), ErrorCode.INVALID_RECORD),
         (
             build_batch(
@@ -159,7 +148,7 @@ def test_acks_zero_gets_no_answer(plane: Plane) -> None:
 
 def test_acks_zero_that_fails_closes_the_connection(plane: Plane) -> None:
     client = plane.client()
-    client.send(PRODUCE, 9, request(9, damaged(), acks=0))
+    client.send(PRODUCE, 9, request(9, changed(-1, two_records()[-1] ^ 1), acks=0))
     assert client.answers() == []
     assert client.transport.closed
 

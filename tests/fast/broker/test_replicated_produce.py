@@ -57,14 +57,9 @@ def produce(*partitions: int, **more: Any) -> ProduceRequest:
 def answered(client: Client) -> list[list[tuple[int, int, int]]]:
     """Per answer: (partition, error code, base offset) of its partitions."""
     return [
-        [(p.index, p.error_code, p.base_offset) for p in parts(response)]
+        [(p.index, p.error_code, p.base_offset) for p in response.responses[0].partition_responses]
         for _, response in client.answers()
     ]
-
-
-def parts(response: Any) -> list[PartitionProduceResponse]:
-    [topic] = response.responses
-    return topic.partition_responses
 
 
 @pytest.mark.parametrize("version", range(3, 13))

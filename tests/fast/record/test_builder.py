@@ -27,20 +27,12 @@ from tests.reference.record_samples import (
 )
 
 
-def reference_rows(rows):
-    """Rows with header keys as bytes."""
-    return [
-        (key, value, timestamp, encoded_headers(pairs)) for key, value, timestamp, pairs in rows
-    ]
-
-
 @given(row_lists | many_rows, codecs)
 def test_a_built_batch_reads_back(rows, codec) -> None:
     built = build_batch(rows, compression=codec, base_offset=5, leader_epoch=6)
 
-    expected = reference.make_batch(
-        reference_rows(rows), attributes=codec, base_offset=5, leader_epoch=6
-    )
+    rows = [(k, value, timestamp, encoded_headers(pairs)) for k, value, timestamp, pairs in rows]
+    expected = reference.make_batch(rows, attributes=codec, base_offset=5, leader_epoch=6)
     assert reference.decode(built) == expected
     if codec == 0:
         assert built == reference.encode(expected)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
@@ -17,47 +17,35 @@ from kstore.broker.api import API_TABLE
 from kstore.broker.api.requests import large_requests
 from kstore.broker.runtime.security import acl_store
 from kstore.errors import ErrorCode
-from kstore.protocol.metadata.configs import (
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsResponse,
-)
-from kstore.protocol.metadata.topics import CreatableTopic, CreateTopicsResponse
-from kstore.protocol.registry import decode_response, encode_request
+from kstore.protocol.metadata.topics import CreateTopicsResponse
+from kstore.protocol.registry import APIS, decode_response, encode_request
 from kstore.protocol.schema import Message
-from kstore.protocol.security.acls import (
-    AclCreation,
-    CreateAclsResponse,
-    DeleteAclsFilter,
-    DeleteAclsResponse,
-    DescribeAclsResponse,
-)
-from kstore.protocol.transactions.transactions import (
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
 from tests.broker.api.requests.world import AUTHORIZER, World, in_world
 from tests.broker.harness.plane_harness import feed
 from tests.plain_messages import Ask
 
-R = TypeVar("R", bound=Message)
 MANY = 10_100
 """More than the broker once took."""
 TOPIC, LITERAL = AclResourceType.TOPIC, AclPatternType.LITERAL
 READ, ALLOW = AclOperation.READ, AclPermission.ALLOW
+FILTER = {
+    "resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1,
+    "resource_name_filter": None, "principal_filter": None, "host_filter": None,
+}  # fmt: skip
+"""It matches every rule."""
 
 
-async def asked(world: World, request: Message, kind: type[R]) -> R:
+async def response_to(world: World, request: Message) -> Any:
+    api = APIS[request.API_KEY]
     version = API_TABLE[request.API_KEY].max_version
-    _, response = decode_response(await world.ask(request, version), kind, version)
-    return response
+    return decode_response(await world.ask(request, version), api.response, version)[1]
 
 
 async def topic(world: World, name: str) -> None:
     request = Ask.CreateTopics(
         topics=[{"name": name, "num_partitions": 1, "replication_factor": 1}]
     )
-    response = await asked(world, request, CreateTopicsResponse)
+    response = await response_to(world, request)
     assert response.topics[0].error_code == ErrorCode.NONE
 
 
@@ -65,12 +53,12 @@ async def topic(world: World, name: str) -> None:
 def test_of_a_transaction_all_partitions_are_added_or_none(tmp_path: Path, count: int) -> None:
     async def ask(world: World) -> None:
         await topic(world, "t")
-        row = AddPartitionsToTxnTopic(name="t", partitions=list(range(count)))
+        row = {"name": "t", "partitions": list(range(count))}
         wide = {"transactional_id": "wide", "topics": [row]}
         one = {"name": "t", "partitions": [0]}
         narrow = {"transactional_id": "narrow", "topics": [one]}
         request = Ask.AddPartitionsToTxn(transactions=[wide, narrow])
-        response = await asked(world, request, AddPartitionsToTxnResponse)
+        response = await response_to(world, request)
         first, second = response.results_by_transaction
         codes = [
             (row.partition_index, row.partition_error_code)
@@ -87,7 +75,7 @@ def test_of_a_transaction_all_partitions_are_added_or_none(tmp_path: Path, count
 
 def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
     topics = [
-        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1)
+        {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1}
         for number in range(600)
     ]
 
@@ -115,16 +103,15 @@ def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_again_with_all_its_fields_is_answered_once(tmp_path: Path) -> None:
-    def row(*keys: str) -> DescribeConfigsResource:
-        return DescribeConfigsResource(
-            resource_type=2, resource_name="t", configuration_keys=list(keys) or None
-        )
+    def row(*keys: str) -> dict[str, Any]:
+        named = {"resource_type": 2, "resource_name": "t"}
+        return named | {"configuration_keys": list(keys) or None}
 
     async def ask(world: World) -> None:
         await topic(world, "t")
         rows = [row(), row("retention.ms"), row(), row("segment.ms"), row("retention.ms")]
         request = Ask.DescribeConfigs(resources=rows * 20)
-        response = await asked(world, request, DescribeConfigsResponse)
+        response = await response_to(world, request)
         told = [[config.name for config in each.configs] for each in response.results]
         assert told[1:] == [["retention.ms"], ["segment.ms"]]
         assert len(told[0]) > 20
@@ -132,43 +119,36 @@ def test_what_is_asked_again_with_all_its_fields_is_answered_once(tmp_path: Path
     in_world(tmp_path, ask)
 
 
-def creation(number: int) -> AclCreation:
+def creation(number: int) -> dict[str, Any]:
     principal = f"User:u{number}" if number % 1000 else "nobody"
-    return AclCreation(
-        resource_type=TOPIC, resource_name=f"t{number % 10}", resource_pattern_type=LITERAL,
-        principal=principal, host="*", operation=READ, permission_type=ALLOW,
-    )  # fmt: skip
-
-
-def wanted(number: int) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=TOPIC, resource_name_filter=f"t{number % 10}",
-        pattern_type_filter=LITERAL, principal_filter=f"User:u{number}", host_filter=None,
-        operation=READ, permission_type=ALLOW,
-    )  # fmt: skip
+    return {
+        "resource_type": TOPIC, "resource_name": f"t{number % 10}", "principal": principal,
+        "resource_pattern_type": LITERAL, "host": "*", "operation": READ, "permission_type": ALLOW,
+    }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_each_of_many_rules_gets_its_own_answer(tmp_path: Path) -> None:
     async def ask(world: World) -> None:
         request = Ask.CreateAcls(creations=[creation(number) for number in range(MANY)])
-        created = await asked(world, request, CreateAclsResponse)
+        created = await response_to(world, request)
         codes = [row.error_code for row in created.results]
         refused = int(ErrorCode.INVALID_REQUEST)
         assert codes == [0 if number % 1000 else refused for number in range(MANY)]
-        every = Ask.DescribeAcls(
-            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
-            resource_name_filter=None, principal_filter=None, host_filter=None,
-        )  # fmt: skip
-        described = await asked(world, every, DescribeAclsResponse)
+        every = Ask.DescribeAcls(**FILTER)
+        described = await response_to(world, every)
         assert {row.resource_name for row in described.resources} == {f"t{n}" for n in range(10)}
         assert sum(len(row.acls) for row in described.resources) == codes.count(0)
-        deletion = Ask.DeleteAcls(filters=[wanted(number) for number in range(1, 1001)] * 2)
-        deleted = await asked(world, deletion, DeleteAclsResponse)
+        filters = [
+            FILTER | {"resource_name_filter": f"t{n % 10}", "principal_filter": f"User:u{n}"}
+            for n in range(1, 1001)
+        ]
+        deletion = Ask.DeleteAcls(filters=filters * 2)
+        deleted = await response_to(world, deletion)
         found = [[acl.principal for acl in row.matching_acls] for row in deleted.filter_results]
         names = [[f"User:u{number}"] for number in range(1, 1000)] + [[]]
         assert found == names * 2
-        left = await asked(world, every, DescribeAclsResponse)
+        left = await response_to(world, every)
         assert sum(len(row.acls) for row in left.resources) == codes.count(0) - 999
 
     in_world(tmp_path, ask, **AUTHORIZER)
@@ -181,14 +161,10 @@ def test_filters_that_match_more_rules_than_an_answer_may_have_delete_nothing(
 
     async def ask(world: World) -> None:
         creations = [creation(number) for number in range(1, 6)]
-        await asked(world, Ask.CreateAcls(creations=creations), CreateAclsResponse)
-        every = DeleteAclsFilter(
-            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1,
-            resource_name_filter=None, principal_filter=None, host_filter=None,
-        )  # fmt: skip
-        refused = await asked(world, Ask.DeleteAcls(filters=[every] * 3), DeleteAclsResponse)
+        await response_to(world, Ask.CreateAcls(creations=creations))
+        refused = await response_to(world, Ask.DeleteAcls(filters=[FILTER] * 3))
         assert {row.error_code for row in refused.filter_results} == {ErrorCode.POLICY_VIOLATION}
-        told = await asked(world, Ask.DeleteAcls(filters=[every] * 2), DeleteAclsResponse)
+        told = await response_to(world, Ask.DeleteAcls(filters=[FILTER] * 2))
         assert [len(row.matching_acls) for row in told.filter_results] == [5, 5]
 
     in_world(tmp_path, ask, **AUTHORIZER)
@@ -212,7 +188,7 @@ def test_settings_that_do_not_exist_or_come_twice_are_refused_however_many_there
         configs = [{"name": names.format(number), "value": "1"} for number in range(count)]
         row = {"resource_type": 2, "resource_name": "t", "configs": configs}
         request = Ask.IncrementalAlterConfigs(resources=[row])
-        response = await asked(world, request, IncrementalAlterConfigsResponse)
+        response = await response_to(world, request)
         assert response.responses[0].error_code == code
         times = f"{count} times" if code == ErrorCode.INVALID_REQUEST else "unknown.0"
         assert times in (response.responses[0].error_message or "")

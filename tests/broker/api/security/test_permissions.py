@@ -16,18 +16,7 @@ import pytest
 from kstore.acls import AclResourceType
 from kstore.broker.api import API_TABLE
 from kstore.broker.api.security.permissions import ANYBODY, DENIED, PERMISSIONS, Level, Right
-from kstore.protocol.groups.group_admin import ListGroupsRequest
-from kstore.protocol.metadata.configs import DescribeConfigsRequest, DescribeConfigsResource
-from kstore.protocol.metadata.metadata import MetadataRequest
 from kstore.protocol.registry import APIS
-from kstore.protocol.schema import Message
-from kstore.protocol.security.acls import (
-    AclCreation,
-    CreateAclsRequest,
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
 from tests.broker.runtime.security.token_harness import allow
 from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.probes.compare import plain
@@ -36,11 +25,15 @@ from tests.conformance.probes.rights import UNKNOWN_ID, request
 from tests.conformance.probes.secured import SecuredPeer, secure
 from tests.conformance.probes.seeds import Unit, prepare
 from tests.conformance.probes.topics import create
-from tests.plain_messages import error_codes
+from tests.plain_messages import Ask, error_codes
 
 Units = Callable[[int, int], tuple[Unit, Unit]]
 USER = "nobody"
-LITERAL, ALLOW, DENY = 3, 3, 2
+ALLOW, DENY = 3, 2
+EVERY_RULE = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
 TOKENS = {38, 41}
 """test_delegation_tokens.py tests the rights to create and see delegation tokens."""
 KEYS = sorted(PERMISSIONS.keys() - TOKENS)
@@ -84,14 +77,21 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPeer]:
 
 def give(peer: SecuredPeer, rights: Iterable[tuple[int, int]]) -> None:
     """Have the user these operations on all resources of these types, and no other right."""
-    everything = DeleteAclsFilter(
-        resource_type_filter=1, pattern_type_filter=1, resource_name_filter=None,
-        principal_filter=f"User:{USER}", host_filter=None, operation=1, permission_type=1,
-    )  # fmt: skip
-    peer.ask(DeleteAclsRequest(filters=[everything]), 3)
+    own = EVERY_RULE | {"principal_filter": f"User:{USER}"}
+    peer.ask(Ask.DeleteAcls(filters=[own]), 3)
     for operation, kind in rights:
         name = "kafka-cluster" if kind == AclResourceType.CLUSTER else "*"
         peer.ask(allow(USER, kind, name, operation), 3)
+
+
+def add_rule(peer: SecuredPeer, prefix: str, operation: int, permission: int) -> None:
+    """A rule for the topics whose names begin so."""
+    rule = {
+        "resource_type": AclResourceType.TOPIC, "resource_name": prefix, "operation": operation,
+        "resource_pattern_type": 4, "principal": f"User:{USER}", "host": "*",
+        "permission_type": permission,
+    }  # fmt: skip
+    peer.ask(Ask.CreateAcls(creations=[rule]), 3)
 
 
 def errors_in(answer: Any) -> set[int]:
@@ -123,17 +123,13 @@ def asked(peer: SecuredPeer, unit: Unit) -> Any:
 
 def state(peer: SecuredPeer) -> list[Any]:
     """All that requests could change, as the super user sees it."""
-    everything = DescribeAclsRequest(
-        resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1,
-        principal_filter=None, host_filter=None, operation=1, permission_type=1,
-    )  # fmt: skip
-    topics: Any = peer.ask(MetadataRequest(topics=None), 12)
-    names = [DescribeConfigsResource(resource_type=2, resource_name=t.name) for t in topics.topics]
-    names += [DescribeConfigsResource(resource_type=4, resource_name="")]
-    questions: list[tuple[Message, int]] = [
-        (DescribeConfigsRequest(resources=names), 4),
-        (ListGroupsRequest(), 5),
-        (everything, 3),
+    topics: Any = peer.ask(Ask.Metadata(topics=None), 12)
+    names = [{"resource_type": 2, "resource_name": topic.name} for topic in topics.topics]
+    names += [{"resource_type": 4, "resource_name": ""}]
+    questions = [
+        (Ask.DescribeConfigs(resources=names), 4),
+        (Ask.ListGroups(), 5),
+        (Ask.DescribeAcls(**EVERY_RULE), 3),
     ]
     return [plain(topics), *(plain(peer.ask(each, version)) for each, version in questions)]
 
@@ -230,12 +226,7 @@ def test_the_rights_of_the_row_are_enough_and_none_of_them_can_be_missing(
 def test_a_denial_beats_what_is_allowed(peer: SecuredPeer, units: Units) -> None:
     there, _ = units(37, 3)
     give(peer, [(7, AclResourceType.TOPIC)])
-    rule = AclCreation(
-        resource_type=AclResourceType.TOPIC, resource_name=there.topic[:5],
-        resource_pattern_type=4, principal=f"User:{USER}", host="*", operation=7,
-        permission_type=DENY,
-    )  # fmt: skip
-    peer.ask(CreateAclsRequest(creations=[rule]), 3)
+    add_rule(peer, there.topic[:5], 7, DENY)
     assert errors_in(asked(peer, there)) == {DENIED[AclResourceType.TOPIC]}
 
 
@@ -244,11 +235,7 @@ def test_a_pattern_finds_only_topics_that_its_member_may_describe(peer: SecuredP
     give(peer, [(3, AclResourceType.GROUP)])
     for topic in ("seen-a", "seen-b", "unseen-c"):
         peer.ask(create(topic), peer.version_for(19))
-    rule = AclCreation(
-        resource_type=AclResourceType.TOPIC, resource_name="seen-", resource_pattern_type=4,
-        principal=f"User:{USER}", host="*", operation=8, permission_type=ALLOW,
-    )  # fmt: skip
-    peer.ask(CreateAclsRequest(creations=[rule]), 3)
+    add_rule(peer, "seen-", 8, ALLOW)
     joined: Any = peer.ask(
         join("by-pattern", "member", subscribed_topic_regex=".*seen-.*"), 1, USER
     )

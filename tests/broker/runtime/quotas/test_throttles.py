@@ -4,8 +4,6 @@ clients are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from kstore._fast.record.builder import build_batch
@@ -18,7 +16,6 @@ from tests.conformance.kstore_broker import KstoreBroker
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_request, produce_request
 
-Start = Callable[..., KstoreBroker]
 OLD_PRODUCE = [pytest.param(version, marks=pytest.mark.slow) for version in (3, 9)]
 
 

@@ -95,10 +95,6 @@ def spoiled(data: bytes, dice: random.Random) -> bytes:
     return bytes(spoiled)
 
 
-def forbidden() -> bytes:
-    return encode_request(Ask.Metadata(topics=[]), 12, MARK, "x")
-
-
 def answers(address: str, sent: bytes, dice: random.Random) -> bytes:
     """Everything that the broker sends until it closes the connection."""
     host, _, port = address.rpartition(":")
@@ -126,7 +122,8 @@ def test_nothing_is_answered_and_nothing_grows(broker: Broker) -> None:
     before = 0
     for number in range(CASES):
         sent = b"".join(spoiled(step(dice), dice) for _ in range(dice.randrange(1, 6)))
-        heard = answers(address, sent + forbidden(), dice)
+        forbidden = encode_request(Ask.Metadata(topics=[]), 12, MARK, "x")
+        heard = answers(address, sent + forbidden, dice)
         assert struct.pack(">i", MARK) not in heard, f"seed {SEED}, case {number}: {sent!r}"
         if number == CASES // 4:
             before = memory_mb(broker.pid, "VmRSS")

@@ -35,25 +35,16 @@ OFTEN = {"log.retention.check.interval.ms": "1"}
 
 
 class Groups:
-    """The groups of the broker, as the test sets them."""
+    """The groups of the broker. They are as the test says; without an answer, they hang."""
 
-    def __init__(self, behind: Callable[[], Any]) -> None:
-        self._behind = behind
+    def __init__(self, *answer: Any) -> None:
+        self._answer = answer
 
-    async def behind(self, *_: Any) -> tuple[list[int], list[str]]:
-        found: tuple[list[int], list[str]] = await self._behind()
-        return found
+    async def behind(self, *_: Any) -> Any:
+        return self._answer or await asyncio.get_running_loop().create_future()
 
     async def forget(self, *_: Any) -> None:
         """The broker knows nothing about the topic."""
-
-
-async def hang() -> None:
-    await asyncio.get_running_loop().create_future()
-
-
-async def slow_group() -> tuple[list[int], list[str]]:
-    return [0], ["slow"]
 
 
 def topics_of(world: World) -> AloneTopics:
@@ -169,7 +160,7 @@ def test_a_coordinator_that_hangs_holds_nothing_back_past_the_limit(tmp_path: Pa
     async def story(world: World) -> None:
         topics = await made(world)
         await topics.create(NewTopic(OFFSETS_TOPIC, 1, 1))
-        topics._groups = Groups(hang)  # type: ignore[assignment]
+        topics._groups = Groups()  # type: ignore[assignment]
         with pytest.raises(TopicError, match="group coordinator did not say") as caught:
             await topics.add_partitions(NARROWER)
         assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
@@ -183,7 +174,7 @@ def test_who_has_asked_is_told_that_the_topic_was_deleted(tmp_path: Path) -> Non
     async def story(world: World) -> None:
         topics = await made(world)
         await topics.create(NewTopic(OFFSETS_TOPIC, 1, 1))
-        topics._groups = Groups(slow_group)  # type: ignore[assignment]
+        topics._groups = Groups([0], ["slow"])  # type: ignore[assignment]
         asking = asyncio.ensure_future(topics.add_partitions(NARROWER))
         await reached(lambda: shown(world).retirement is not None)
         await topics.delete("t")

@@ -17,7 +17,6 @@ from kstore.types import TopicPartition
 TP = TopicPartition("t", 0)
 NODE = 7
 KINDS = st.sampled_from(list(AcknowledgeType))
-FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
 
 
 def held(offset: int, *, record: object = "record", expires_ms: float = 1_000) -> Held:

@@ -31,11 +31,6 @@ previous = st.dictionaries(
 )
 
 
-def holders_of(targets: dict[str, Target], topic_id: UUID) -> Counter[int]:
-    """How many members share each partition of a topic."""
-    return Counter(p for target in targets.values() for p in target.get(topic_id, ()))
-
-
 @given(members, partitions, previous)
 def test_every_partition_is_shared_by_equally_many_members_that_have_equally_many(
     subscriptions: dict[str, frozenset[UUID]],
@@ -52,7 +47,7 @@ def test_every_partition_is_shared_by_equally_many_members_that_have_equally_man
     alike = len(set(subscriptions.values())) == 1
     for topic_id in there:
         subscribers = [each for each, topics in subscriptions.items() if topic_id in topics]
-        shared = holders_of(targets, topic_id)
+        shared = Counter(p for target in targets.values() for p in target.get(topic_id, ()))
         if not subscribers:
             assert not shared
             continue

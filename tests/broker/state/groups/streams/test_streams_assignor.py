@@ -30,15 +30,14 @@ def after(members: dict[str, MemberSpec], assigned: dict[str, Tasks]) -> dict[st
     }
 
 
-def names(tasks: frozenset[TaskId]) -> list[str]:
-    return sorted(f"{task.subtopology_id}_{task.partition}" for task in tasks)
-
-
 def test_tasks_are_dealt_out_by_subtopology_to_the_least_loaded_process() -> None:
     assigned = whole(
         assign_tasks(new({"a": "p1", "b": "p2"}), {"0": Sub(2, False), "1": Sub(2, True)}, 0)
     )
-    assert {name: names(tasks.active) for name, tasks in assigned.items()} == {
+    assert {
+        name: sorted(f"{task.subtopology_id}_{task.partition}" for task in tasks.active)
+        for name, tasks in assigned.items()
+    } == {
         "a": ["0_0", "1_0"],
         "b": ["0_1", "1_1"],
     }
