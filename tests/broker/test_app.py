@@ -1,6 +1,4 @@
-"""The broker as a process: what it keeps over a restart, how it starts, stops and refuses
-to start.
-"""
+"""The broker as a process: restarts, and how it starts, stops and refuses to start."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ def consume(broker: KstoreBroker, topic: str, count: int, partition: int = 0) ->
 
 
 def topic_ids(broker: KstoreBroker) -> list[str]:
-    """The ids in the folders of all topics except internal ones, which are created when a consumer
-    connects.
-    """
+    """The ids in the folders of all topics except internal ones."""
     folder = broker.log_dir
     names = [name for name in os.listdir(folder) if not name.startswith((".", "__"))]
     return sorted((folder / name / "partition.metadata").read_text() for name in names)

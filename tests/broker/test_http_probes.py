@@ -65,9 +65,7 @@ def ask(url: str, method: str = "GET", headers: dict[str, str] | None = None) ->
 
 @pytest.fixture
 def stuck() -> Iterator[tuple[str, Callable[[], None], threading.Event]]:
-    """An HTTP listener on a separate loop: its URL, a call that blocks the loop, and one that ends
-    that.
-    """
+    """An HTTP listener on a separate loop: its URL, a call that blocks it, one that ends that."""
     watch, release, started = LoopWatch(), threading.Event(), threading.Event()
     held = threading.Event()
     url: list[str] = []

@@ -1,6 +1,4 @@
-"""Modules that a broker does not load when it starts: each of them costs memory that most brokers
-never use, and time.
-"""
+"""Modules that a broker does not load when it starts: they cost memory and time."""
 
 from __future__ import annotations
 

@@ -225,9 +225,7 @@ def test_a_damaged_batch_can_be_sought_past(broker: FakeBroker) -> None:
 
 
 class Elections:
-    """Metadata whose leader epoch moves on after the first fetch, and what the new leader says of
-    epoch 0.
-    """
+    """Metadata whose leader epoch changes after the first fetch, and the end of epoch 0."""
 
     def __init__(self, broker: FakeBroker, end_offset: int) -> None:
         self.epoch = 0

@@ -1,6 +1,4 @@
-"""Consumers in groups as users have them: listeners, automatic commits, both protocols, sync and
-asyncio, against a kstore broker.
-"""
+"""Consumers in groups: listeners, automatic commits, both protocols, sync and asyncio."""
 
 from __future__ import annotations
 

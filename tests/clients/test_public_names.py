@@ -1,6 +1,4 @@
-"""The names of kstore.clients: all that its clients take, return and raise can be imported from
-there, each when it is first asked for.
-"""
+"""All that kstore.clients takes, returns and raises can be imported from it, when asked for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Traces: from a producer to a consumer by way of a record's headers, and a broker's own requests,
-as a collector gets them.
-"""
+"""Traces: from a producer to a consumer through headers, and a broker's own requests."""
 
 from __future__ import annotations
 

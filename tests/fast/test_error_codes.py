@@ -1,6 +1,4 @@
-"""Error codes have one home: kstore/errors/codes.py has all of them, and error_codes.pxd the same
-numbers for C.
-"""
+"""Error codes: kstore/errors/codes.py has them all, error_codes.pxd the same numbers for C."""
 
 from __future__ import annotations
 

@@ -15,9 +15,7 @@ PUBLIC = ("kstore.log", "kstore.record", "kstore.clients")
 
 
 def compiled() -> dict[str, Any]:
-    """The compiled classes and functions among the public names, and the compiled bases of public
-    classes.
-    """
+    """The compiled classes and functions among the public names, and the classes' bases."""
     found = {}
     for package in PUBLIC:
         module = import_module(package)

@@ -83,9 +83,7 @@ class Story:
         self.cluster.start(*[each for each in NODES if each != first])
 
     def check(self) -> None:
-        """All replicas have all acknowledged records, and can read them after their brokers have
-        ended.
-        """
+        """All replicas have all acknowledged records, also once their brokers have ended."""
         self.cluster.wait_for_isr("t", NODES)
         self.write("after it")
         self.cluster.stop(*NODES)

@@ -1,6 +1,4 @@
-"""What the LMDB store adds to the contract: it survives its process, and one process has it at a
-time.
-"""
+"""What the LMDB store adds to the contract: it outlives its process, and has one at a time."""
 
 from __future__ import annotations
 

@@ -229,9 +229,7 @@ def test_the_numbers_outlive_the_process(tmp_path) -> None:
 
 
 class Numbers(RuleBasedStateMachine):
-    """Brokers create, grow and delete topics, stop half way in an expansion, and get in each
-    other's way.
-    """
+    """Brokers create, grow and delete topics, stop half way, and get in each other's way."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,4 @@
-"""The coordination store's contract, run on every implementation. Durability and locking of one are
-in its own file.
-"""
+"""The coordination store's contract, run on every implementation."""
 
 from __future__ import annotations
 

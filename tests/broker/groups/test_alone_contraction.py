@@ -1,6 +1,4 @@
-"""A topic shrinks on a single broker (KIP-253), through a socket, although the broker is killed
-meanwhile.
-"""
+"""A topic shrinks on a single broker (KIP-253), although the broker is killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A data plane without sockets: a manual loop, a transport that keeps what is written, and one log
-dir.
-"""
+"""A data plane without sockets: a manual loop, a transport that keeps its bytes, one log dir."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ class Timer:
 
 
 class FakeTransport:
-    """Stores what is written. It claims to be TLS, so that the connection does not send
-    without it.
-    """
+    """Keeps what is written. It claims to be TLS, so that it alone is written to."""
 
     def __init__(self, host: str = "10.0.0.1") -> None:
         self.written = bytearray()
@@ -234,9 +230,7 @@ class Client:
         return found
 
     def answers(self) -> list[tuple[int, Any]]:
-        """(correlation id, response) of the responses since the last call. None may have extra
-        bytes.
-        """
+        """(correlation id, response) of the responses since the last call."""
         found = []
         for answer in self.raw_answers():
             (correlation_id,) = struct.unpack_from(">i", answer)

@@ -1,6 +1,4 @@
-"""Reads and writes the state of share-partitions at any broker, through a socket: for tests of the
-share coordinator, Kafka's and kstore's.
-"""
+"""Reads and writes the state of share-partitions at any broker, through a socket."""
 
 from __future__ import annotations
 

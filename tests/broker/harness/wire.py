@@ -18,9 +18,7 @@ CORRELATION_ID = 9
 
 
 class Wire:
-    """One connection to a broker, or to "host:port". When it is closed, it raises
-    ConnectionError.
-    """
+    """One connection to a broker, or to "host:port"."""
 
     def __init__(
         self, broker: Any, client_id: str = "test", *, host: str = "", timeout_s: float = 60.0
@@ -69,9 +67,7 @@ class Wire:
         return made.topic_id
 
     def configure(self, kind: int, name: str, *, dry: bool = False, **configs: object) -> Any:
-        """Set configs of a resource, ``retention_ms="1"`` (None removes it); returns
-        the response.
-        """
+        """Set configs of a resource, ``retention_ms="1"`` (None removes it)."""
         rows = [
             {"name": key.replace("_", "."), "config_operation": int(value is None),
              "value": None if value is None else str(value)}

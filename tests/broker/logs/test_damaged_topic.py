@@ -21,9 +21,7 @@ Start = Callable[..., KstoreBroker]
 
 
 def fill(broker: KstoreBroker, batches_count: int, records: int) -> Path:
-    """Topic t with this number of batches and records in each; returns its segment. The broker is
-    stopped.
-    """
+    """Topic t with so many batches and records in each; its segment. The broker is stopped."""
     with TopicClient(broker) as client:
         client.create("t")
         for _ in range(batches_count):

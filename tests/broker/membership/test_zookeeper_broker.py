@@ -1,6 +1,4 @@
-"""Brokers whose metadata is in a real ZooKeeper: one serves and survives kill -9, several are a
-cluster.
-"""
+"""Brokers with a real ZooKeeper: one survives kill -9, several are a cluster."""
 
 from __future__ import annotations
 

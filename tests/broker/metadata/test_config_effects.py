@@ -1,6 +1,4 @@
-"""Configs take effect: topic configs, the broker's defaults and settings at run time, through a
-socket and after a crash.
-"""
+"""Configs take effect: of topics and brokers, at run time, and after a crash."""
 
 from __future__ import annotations
 

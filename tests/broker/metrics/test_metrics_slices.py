@@ -1,6 +1,4 @@
-"""HTTP responses about many partitions are built in turns, and other work on the loop continues in
-between.
-"""
+"""HTTP responses about many partitions are built in turns."""
 
 from __future__ import annotations
 

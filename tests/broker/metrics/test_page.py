@@ -44,9 +44,7 @@ def samples(families: Any) -> Samples:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that names three partitions; with a topic of two, one of four, and a group with a
-    lag.
-    """
+    """A broker that names three partitions; topics of two and of four, and a group with a lag."""
     settings = {"kstore.metrics.max.partitions": "3", "offsets.topic.num.partitions": "1"}
     with Broker(tmp_path_factory.mktemp("page"), settings) as broker:
         with AdminClient(bootstrap_servers=broker.address) as admin:

@@ -1,6 +1,4 @@
-"""The responses of a broker in a cluster about partitions that others lead, about dead brokers, and
-without a controller.
-"""
+"""What a broker in a cluster answers about partitions and brokers that are elsewhere or dead."""
 
 from __future__ import annotations
 

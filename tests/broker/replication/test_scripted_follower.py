@@ -1,6 +1,4 @@
-"""A leader on a real socket, with a producer, a consumer and a follower of raw frames: what each is
-answered, and when.
-"""
+"""A leader on a real socket, with a producer, a consumer and a follower of raw frames."""
 
 from __future__ import annotations
 

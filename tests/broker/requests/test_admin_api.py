@@ -1,6 +1,4 @@
-"""The admin APIs against a running broker, by messages: what a single node without an authorizer
-answers, and what it stores.
-"""
+"""The admin APIs of a single broker without an authorizer: its answers, and what it stores."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Handlers against a running broker, by messages: list offsets, epochs, delete records,
-configs, cluster, topics.
-"""
+"""Handlers of a running broker: ListOffsets, epochs, DeleteRecords, configs, cluster, topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The garbage collector runs in small steps, however many other objects exist, and collects
-everything.
-"""
+"""The garbage collector runs in small steps, however many objects exist, and collects all."""
 
 from __future__ import annotations
 

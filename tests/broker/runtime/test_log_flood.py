@@ -1,6 +1,4 @@
-"""Strangers cannot fill the disk through the log: it gets a few of their lines, and the number of
-omitted ones.
-"""
+"""Strangers cannot fill the disk through the log: it gets few lines, and counts the others."""
 
 from __future__ import annotations
 

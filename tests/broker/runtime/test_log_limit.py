@@ -1,6 +1,4 @@
-"""How many log lines others can cause: a few for each group, some for all, and the number of
-omitted lines.
-"""
+"""How many log lines others can cause: a few for each group, some for all, and a count."""
 
 from __future__ import annotations
 

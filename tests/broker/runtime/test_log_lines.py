@@ -1,6 +1,4 @@
-"""The format of the log: one line for each event, in text and in JSON, whatever the message
-contains.
-"""
+"""The format of the log: a line for each event, as text and JSON, whatever the message is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The messages to systemd, over a real socket that stands in for it; and systemd's check of the
-unit file.
-"""
+"""The messages to systemd, over a socket that stands in for it; and its check of the unit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The contract of every Persister: the one in memory, and the one that uses a real coordinator on
-another broker.
-"""
+"""The contract of every Persister: in memory, and with a real coordinator elsewhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The share coordinator in a cluster: brokers that lead no partition of the topic, and one that is
-killed while state is written.
-"""
+"""The share coordinator in a cluster: brokers that lead nothing, and one that is killed."""
 
 from __future__ import annotations
 

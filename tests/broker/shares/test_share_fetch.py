@@ -1,6 +1,4 @@
-"""ShareFetch and ShareAcknowledge of a real broker, by raw requests. The answers are those of Kafka
-4.3.1 to the same requests.
-"""
+"""ShareFetch and ShareAcknowledge by raw requests; the answers are Kafka 4.3.1's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The cache for clients' keys: never more bytes than allowed, and the least recently
-used go first.
-"""
+"""The cache for clients' keys: never too many bytes; the least recently used go first."""
 
 from __future__ import annotations
 

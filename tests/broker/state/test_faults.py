@@ -203,9 +203,7 @@ def test_a_rule_is_shown_as_it_is_read(fault: Fault) -> None:
 
 
 def reference(rules: list[list[Any]], api: int, places: frozenset[Place]) -> Iterator[Any]:
-    """The rules that match a place, checked one by one: slow and simple. ``rules``: [fault,
-    struck].
-    """
+    """The rules that match a place, checked one by one. ``rules``: [fault, struck]."""
     errors: dict[Place | None, int] = {}
     ended = False
     for row in rules:

@@ -264,9 +264,7 @@ class LeavingCluster(FakeCluster):
 
 
 def every_broker(cluster: FakeCluster, dead: set[int]) -> tuple[Any, list[int]]:
-    """Ask all brokers that are alive, of which some cannot be reached; returns the results, and
-    which were asked.
-    """
+    """Ask all brokers that are alive, some of them unreachable; the results, and who was asked."""
     settings = {"default.api.timeout.ms": 1000, "request.timeout.ms": 1000}
     base = AdminBase(cluster, settings)  # type: ignore[arg-type]
     asked: list[int] = []

@@ -1,6 +1,4 @@
-"""Whether the last batch of an exact copy is the source's: what compaction changes in a batch makes
-no other one of it.
-"""
+"""Whether the last batch of an exact copy is the source's, whatever compaction changed."""
 
 from __future__ import annotations
 

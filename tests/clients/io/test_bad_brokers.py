@@ -1,6 +1,4 @@
-"""The clients' connections to what is no broker, and to a broker that fails in every way: clear
-errors, and nothing that waits for ever.
-"""
+"""Connections to what is no broker, or fails in every way: clear errors, and no hanging."""
 
 from __future__ import annotations
 

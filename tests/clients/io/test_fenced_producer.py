@@ -25,9 +25,7 @@ OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class Leader:
-    """A broker that leads t-0 in an epoch; its metadata may be outdated. `story` has the requests
-    that arrived.
-    """
+    """A broker that leads t-0; its metadata may be outdated. `story` has the requests."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker

@@ -1,6 +1,4 @@
-"""Groups over real sockets: members of groups on one kstore broker, which is killed and
-restarted.
-"""
+"""Groups over real sockets on one kstore broker, which is killed and restarted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A consumer looks up its positions at several brokers: a broker that does not answer delays only
-its own partitions.
-"""
+"""A consumer looks up positions: a silent broker delays only its own partitions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Fetch from a damaged segment: records before and after the damage are served, and the damaged
-part has its own error.
-"""
+"""Fetch from a damaged segment: records around the damage, and an error for it."""
 
 from __future__ import annotations
 

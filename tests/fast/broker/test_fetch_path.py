@@ -1,6 +1,4 @@
-"""Fetch from frame to answer: every version's exact answer, limits, errors, the long poll
-and sessions (KIP-227).
-"""
+"""Fetch from frame to answer: every version, limits, errors, the long poll and sessions."""
 
 from __future__ import annotations
 

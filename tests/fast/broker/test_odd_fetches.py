@@ -1,6 +1,4 @@
-"""Fetches that no client sends, or that also name something that does not exist: the responses are
-those of Kafka 4.3.1.
-"""
+"""Fetches that no client sends, or that name what does not exist: answers as Kafka 4.3.1's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Threads append produced batches that may have to wait for the disk: once, in order, and no other
-request waits for them.
-"""
+"""Threads append produced batches that may wait for the disk: once, in order, alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Produce from frame to answer: every version's exact answer, every error, nothing
-appended from a malformed frame.
-"""
+"""Produce from frame to answer: every version, every error, nothing from a malformed frame."""
 
 from __future__ import annotations
 

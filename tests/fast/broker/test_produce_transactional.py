@@ -19,9 +19,7 @@ PRODUCER = (7, 3)
 
 
 class Asked:
-    """A stand-in for the coordinator: it records the requests, and refuses those that the test
-    names.
-    """
+    """A stand-in for the coordinator: it records requests, and refuses what the test names."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[str, tuple[int, int], int, list[tuple[int, int]]]] = []

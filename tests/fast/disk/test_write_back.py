@@ -39,9 +39,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 
 
 class Stuck:
-    """A file whose write-back hangs: a pipe that cannot be opened for reading until it is written
-    to.
-    """
+    """A file whose write-back hangs: a pipe that cannot be read until it is written to."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)

@@ -1,6 +1,4 @@
-"""Appends by threads: the order in each log, what fails with a failed append, and the report about
-one that hangs.
-"""
+"""Appends by threads: the order in each log, failures, and the report about a hanging one."""
 
 from __future__ import annotations
 

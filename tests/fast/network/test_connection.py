@@ -1,6 +1,4 @@
-"""A connection: whatever the pieces, whole frames are answered, in order, within limits;
-bad frames end it.
-"""
+"""A connection: whole frames are answered in order, within limits; bad frames end it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The times of the parts of requests: the counts by API, the reported requests, and which part a
-wait belongs to.
-"""
+"""The times of the parts of requests: counts by API, reports, and to which part a wait belongs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Arrow's C stream interface: what importers get of trees of buffers, and that everything is given
-back.
-"""
+"""Arrow's C stream interface: what importers get, and that everything is given back."""
 
 from __future__ import annotations
 

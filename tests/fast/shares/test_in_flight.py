@@ -1,6 +1,4 @@
-"""The records in flight of a share-partition, compared with a model that has an entry
-per offset.
-"""
+"""The records in flight of a share-partition, against a model with an entry per offset."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which connections count as brokers', if brokers and clients share a listener and if
-they do not.
-"""
+"""Which connections count as brokers', with a listener of their own and without."""
 
 from __future__ import annotations
 

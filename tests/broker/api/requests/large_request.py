@@ -1,6 +1,4 @@
-"""The widest possible requests, made from their schemas: one array is filled with as many small
-elements as fit into a number of bytes.
-"""
+"""The widest possible requests, from their schemas: one array has as many elements as fit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The late answers of a group's members: they need no task, are counted, and those of a large group
-are sent over many turns of the event loop.
-"""
+"""The late answers of a group's members: without a task, counted, and sent over many turns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Requests that are judged as a whole and carried out in slices: what they do is what a small one
-does, however many rows they have.
-"""
+"""Requests that are carried out in slices do what small ones do, however many rows they have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""JoinGroup and SyncGroup wait for other members: the right is checked again when the answer is
-ready.
-"""
+"""JoinGroup and SyncGroup wait for others: the right is checked again before the answer."""
 
 from __future__ import annotations
 

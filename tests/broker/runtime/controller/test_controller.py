@@ -1,6 +1,4 @@
-"""broker/runtime/controller/controller.py on a store in memory: what it writes, and which brokers
-it notifies.
-"""
+"""broker/runtime/controller/controller.py: what it writes, and which brokers it notifies."""
 
 from __future__ import annotations
 

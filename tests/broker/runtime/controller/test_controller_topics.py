@@ -1,6 +1,4 @@
-"""Topics are created, grown and deleted while brokers stop and start. The next controller finishes
-what one has begun.
-"""
+"""Topics are created, grown and deleted while brokers stop; the next controller finishes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""broker/runtime/controller/doubts.py and broker/state/controller/doubts.py: partitions whose logs
-have later leader epochs than the coordination store.
-"""
+"""Controller and state doubts.py: logs with later leader epochs than the coordination store."""
 
 from __future__ import annotations
 

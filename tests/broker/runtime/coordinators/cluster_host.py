@@ -1,6 +1,4 @@
-"""A broker of a cluster for tests of coordinators, on real logs. The test plays the controller, the
-followers and the other broker.
-"""
+"""A broker of a cluster for tests of coordinators, on real logs. The test plays the others."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ class Replicated:
 
 
 class Host:
-    """A broker of a cluster for coordinators. The test plays the controller and the other
-    broker.
-    """
+    """A broker of a cluster. The test plays the controller and the other broker."""
 
     def __init__(self, path: Path) -> None:
         self.loop = asyncio.get_running_loop()

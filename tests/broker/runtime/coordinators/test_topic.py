@@ -1,6 +1,4 @@
-"""Which partitions of its topic a coordinator manages. A single broker manages all; a broker of a
-cluster manages those that it leads.
-"""
+"""The partitions of its topic that a coordinator manages: all, or in a cluster the led ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The group coordinator on real logs, in a broker without other parts: loading, delayed answers,
-timers, failures.
-"""
+"""The group coordinator on real logs: loading, delayed answers, timers, failures."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Topic(NamedTuple):
 
 
 class Host:
-    """What the coordinator needs from a single broker: settings, clock, image, topics and
-    partitions.
-    """
+    """What the coordinator needs from a single broker."""
 
     def __init__(self, path: Path) -> None:
         self.config = SETTINGS

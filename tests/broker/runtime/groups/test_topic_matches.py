@@ -1,6 +1,4 @@
-"""The topics that expressions match: in slices, once for each set of topics, and in
-limited memory.
-"""
+"""The topics that expressions match: in slices, once for each set of topics, in little memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A broker that may open only few files reports the limit, refuses what it cannot do, and
-continues.
-"""
+"""A broker that may open few files reports the limit, refuses what it cannot do, and goes on."""
 
 from __future__ import annotations
 

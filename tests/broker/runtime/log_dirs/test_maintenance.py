@@ -1,6 +1,4 @@
-"""When logs are cleaned and deleted: the configured intervals and rate, and changes of them at run
-time.
-"""
+"""When logs are cleaned and deleted: intervals and rates, also if they change at run time."""
 
 from __future__ import annotations
 

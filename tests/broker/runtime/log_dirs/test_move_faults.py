@@ -1,6 +1,4 @@
-"""broker/runtime/log_dirs/replica_moves.py and log_manager.py: a move whose last step both log dirs
-refuse.
-"""
+"""broker/runtime/log_dirs/replica_moves.py: a move whose last step both log dirs refuse."""
 
 from __future__ import annotations
 

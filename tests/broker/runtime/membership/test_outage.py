@@ -36,9 +36,7 @@ class Clock:
 
 
 class Place:
-    """Broker 1 of three. It cannot reach the store, or is in doubt. The others answer as the test
-    says.
-    """
+    """Broker 1 of three. It cannot reach the store, or is in doubt; the test answers for others."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -1,6 +1,4 @@
-"""Requests to other brokers: many questions in one request, and a slow broker does not delay the
-others for long.
-"""
+"""Many questions to a broker in one request; a slow broker delays the others little."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ CONFIG = {"inter.broker.listener.name": None}
 
 
 class Peer:
-    """A scripted broker. It answers with `answer`, in the order of the requests; None: no
-    answer.
-    """
+    """A scripted broker. It answers with `answer`; None: no answer."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []

@@ -1,6 +1,4 @@
-"""Limits on connections: which connections wait, which are refused, and which continue when there
-is room again.
-"""
+"""Limits on connections: which wait, which are refused, and which continue later."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Quotas work: a client over its quota learns how long to wait, and is not served meanwhile. Other
-clients are.
-"""
+"""A client over its quota learns how long to wait, and is not served meanwhile; others are."""
 
 from __future__ import annotations
 

@@ -189,9 +189,7 @@ class Node:
         self.dir.close()
 
     def kill(self) -> None:
-        """Stop as after kill -9: the files stay as they are, and what was only in memory is
-        lost.
-        """
+        """Stop as after kill -9: the files stay, and what was only in memory is lost."""
         self._end()
         crashed = self.folder.with_name(self.folder.name + "-crashed")
         shutil.copytree(
@@ -216,9 +214,7 @@ class Node:
     # ---- what the controller says ----
 
     async def settle(self, index: int = 0) -> None:
-        """What a broker does before it takes a role in another epoch: end copying, and wait until
-        its log is not being cut.
-        """
+        """Before a role in another epoch: end copying, and wait until the log is not being cut."""
         self.fetchers.stop(TopicPartition(TOPIC, index))
         await self.fetchers.settle(TopicPartition(TOPIC, index))
 

@@ -1,6 +1,4 @@
-"""A leader that was prepared for an expansion and gets no further requests reads the store
-itself.
-"""
+"""A leader that was prepared for an expansion and hears no more reads the store itself."""
 
 from __future__ import annotations
 

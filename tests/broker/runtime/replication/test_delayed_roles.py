@@ -194,9 +194,7 @@ async def test_strays_in_a_log_dir_that_hangs_hold_nobody(folder: Path) -> None:
 
 @asynccontextmanager
 async def half_moved(folder: Path) -> AsyncIterator[tuple[Hanging, int]]:
-    """A partition is served from its new log dir, and its old log dir hangs before the old log is
-    removed there.
-    """
+    """A partition is served from its new log dir; the old one hangs before its log is removed."""
     async with hanging(folder) as made:
         [there] = [index for index in (0, 1) if made.lies(index) == [True]]
         real = LogDir.take_away

@@ -32,9 +32,7 @@ Story = Callable[[Node, Node], Awaitable[None]]
 
 
 def run_pair(story: Story, folder: Path, partitions: int = 1, **config: Any) -> None:
-    """Run a scenario with two nodes that neither lead nor follow yet, with these settings (dots as
-    underscores).
-    """
+    """Run a scenario with two nodes that neither lead nor follow yet."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
 
     async def told() -> None:

@@ -1,6 +1,4 @@
-"""broker/runtime/replication/replica_manager.py and image_updates.py: what a broker does with
-requests of the controller.
-"""
+"""replica_manager.py and image_updates.py: what a broker does with the controller's requests."""
 
 from __future__ import annotations
 

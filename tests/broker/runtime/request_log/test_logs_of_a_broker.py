@@ -1,6 +1,4 @@
-"""The log of a running broker as JSON: each line is an event. Requests are logged as kafka-configs
-configures it.
-"""
+"""The log of a running broker as JSON, with the requests that kafka-configs asks for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which requests are logged, and the contents of their lines. The selection can change while the
-broker runs.
-"""
+"""Which requests are logged, and their lines. The selection can change at run time."""
 
 from __future__ import annotations
 

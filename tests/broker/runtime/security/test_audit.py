@@ -1,6 +1,4 @@
-"""Denials in the log of a running broker: which responses are logged, and which are not worth a
-line.
-"""
+"""Denials in the log of a running broker: which responses are worth a line."""
 
 from __future__ import annotations
 

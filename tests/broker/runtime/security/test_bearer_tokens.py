@@ -1,6 +1,4 @@
-"""broker/runtime/security/bearer_tokens.py: keys from an endpoint that change or cannot be
-fetched.
-"""
+"""broker/runtime/security/bearer_tokens.py: keys that change or cannot be fetched."""
 
 from __future__ import annotations
 

@@ -144,9 +144,7 @@ def test_the_log_holds_no_secret_even_where_everything_is_logged(
 
 
 def log_in(broker: KstoreBroker, token: str) -> Any:
-    """The response to a client that authenticates with these bytes; None: the connection was
-    closed.
-    """
+    """The response to a client that authenticates with these bytes; None: closed."""
     port = broker.overrides["listeners"].rpartition(":")[2]
     with RawClient(f"{broker.host}:{port}") as client:
         client.ask(Ask.SaslHandshake(mechanism="PLAIN"), 1)

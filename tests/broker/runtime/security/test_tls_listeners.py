@@ -1,6 +1,4 @@
-"""Listeners with TLS: unmodified clients, client certificates, keys that change, and connections
-between brokers.
-"""
+"""Listeners with TLS: unmodified clients, certificates, changing keys, and between brokers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What tests of TLS listeners share: a certificate authority with files, and clients that write and
-read with any settings.
-"""
+"""For tests of TLS: a certificate authority with files, and clients with any settings."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ TIMEOUT_S = 60.0
 
 
 class Authority:
-    """A certificate authority, its certificates as files, and the settings that name these
-    files.
-    """
+    """A certificate authority, its certificates as files, and the settings that name them."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -47,9 +47,7 @@ def token_client(token_id: str, hmac: bytes, mechanism: str = SCRAM_256) -> Sasl
 
 
 def shake_hands(raw: RawClient, client: SaslClient) -> int:
-    """Authenticate or reauthenticate; returns the lifetime of the session in ms. Raises
-    RefusedError.
-    """
+    """Authenticate; returns the lifetime of the session in ms. Raises RefusedError."""
     hand = raw.ask(Ask.SaslHandshake(mechanism=client.mechanism), 1)
     assert hand.error_code == 0, hand
     message: bytes | None = client.first()

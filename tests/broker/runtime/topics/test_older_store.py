@@ -1,6 +1,4 @@
-"""A single broker whose logs have later leader epochs than its coordination store: it leads in
-these, so that no record is hidden.
-"""
+"""A single broker whose logs have later leader epochs than its store leads in these."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A thread appends markers: the transaction ends when the marker is queued. A marker that is sent
-again does not end the next transaction.
-"""
+"""A thread appends markers: the transaction ends when its marker is queued, and no later one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The transaction coordinator in a cluster: markers are sent after the decision is committed, and
-follow the leaders of their partitions.
-"""
+"""Transactions in a cluster: markers follow the decision, and the leaders of partitions."""
 
 from __future__ import annotations
 

@@ -411,9 +411,7 @@ class TestDescribeAndList:
 
 
 class TestPartitionEpochs:
-    """KIP-232: an offset of an older partition, or of an older leader of it, replaces none of
-    a newer.
-    """
+    """KIP-232: an offset of an older partition or leader replaces none of a newer."""
 
     def commit(self, driver: GroupDriver, partition_epoch: int, leader_epoch: int) -> int:
         row = {

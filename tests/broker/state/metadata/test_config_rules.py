@@ -1,6 +1,4 @@
-"""Which configs are accepted: changes of the current ones, and Kafka's refusals for brokers, groups
-and client metrics.
-"""
+"""Which configs are accepted, and Kafka's refusals for brokers, groups and client metrics."""
 
 from __future__ import annotations
 

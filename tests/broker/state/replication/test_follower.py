@@ -55,9 +55,7 @@ def cut_until_it_fits(mine: list[int], leaders: list[int]) -> tuple[list[int], i
 
 
 def replicas_after(seed: int) -> list[list[int]]:
-    """Three logs (the epoch of each record) after random leaders wrote to themselves and to some
-    of the others, who cut what did not fit.
-    """
+    """Three logs (each record's epoch) after random leaders wrote and followers cut the rest."""
     chance = random.Random(seed)
     logs: list[list[int]] = [[], [], []]
     for epoch in range(chance.randint(1, 8)):

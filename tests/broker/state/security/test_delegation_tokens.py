@@ -1,6 +1,4 @@
-"""Which changes of delegation tokens are allowed, when tokens end, and that the key is needed to
-write one.
-"""
+"""Delegation tokens: which changes are allowed, when they end, and that they need the key."""
 
 from __future__ import annotations
 

@@ -102,9 +102,7 @@ class Coordinator(RuleBasedStateMachine):
         self.held[actor] = self.latest = producer
 
     def fence_all(self, before: Transaction) -> None:
-        """An abort that no producer requested: the producer must start again, or request that abort
-        itself.
-        """
+        """An abort that no producer requested: it must start again, or request that abort."""
         self.fenced.update(self.held.values())
         self.latest = None
         self.aborted = Claim(before.producer_id, before.producer_epoch)

@@ -1,6 +1,4 @@
-"""A broker for all tests, and both modules: every test runs with confluent-kafka and
-with kstore's.
-"""
+"""A broker for all tests; every test runs with confluent-kafka and with kstore's module."""
 
 from __future__ import annotations
 

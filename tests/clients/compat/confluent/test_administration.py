@@ -1,6 +1,4 @@
-"""Administration, serializers and settings: the same with confluent-kafka and with kstore's module
-of that API.
-"""
+"""Administration, serializers and settings: the same with confluent-kafka and kstore's module."""
 
 from __future__ import annotations
 

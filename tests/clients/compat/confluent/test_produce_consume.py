@@ -1,6 +1,4 @@
-"""Messages and groups: what a program sees is the same with confluent-kafka and with kstore's
-module of that API.
-"""
+"""Messages and groups: the same with confluent-kafka and with kstore's module of that API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The pure parts of the consumer: sessions, records that wait for the user, resets, positions,
-plans.
-"""
+"""The pure parts of the consumer: sessions, waiting records, resets, positions, plans."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Commits and committed offsets as messages, the meaning of answers, and when to commit
-automatically.
-"""
+"""Commits and committed offsets as messages, their answers, and automatic commits."""
 
 from __future__ import annotations
 

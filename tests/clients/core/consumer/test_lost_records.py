@@ -1,6 +1,4 @@
-"""Which of the records below a position are lost, against a model: logs that leaders wrote, and
-that unclean elections cut.
-"""
+"""Which records below a position are lost, against a model with unclean elections."""
 
 from __future__ import annotations
 

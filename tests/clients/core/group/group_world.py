@@ -240,9 +240,7 @@ class World:
                 assert other is user, f"{tp}: users {other.number} and {user.number}"
 
     def settle(self, chance: Random | None = None, most_ms: int = 300_000) -> None:
-        """All members act in random order and nothing is lost: the group becomes stable, and every
-        partition has one owner.
-        """
+        """All act in random order, nothing is lost: every partition gets one owner."""
         chance = chance or Random(0)
         until_ms = self.now_ms + most_ms
         while not self._is_at_rest():

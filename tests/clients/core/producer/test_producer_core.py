@@ -62,9 +62,7 @@ class Sent(NamedTuple):
 
 
 class Leader:
-    """Logs with Kafka's rules for sequence numbers: the next one, or one of the last five; any one
-    of a producer that it does not know.
-    """
+    """Logs with Kafka's rules for sequence numbers: the next, or one of the last five."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -257,9 +257,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert persisted(twin.groups["g"]) == persisted(group)
 
     def teardown(self) -> None:
-        """When all members are idle, every waiting request is answered and the group becomes
-        empty.
-        """
+        """When all members are idle, every request is answered and the group becomes empty."""
         self.driver.advance(SESSION_MS + 3 * REBALANCE_MS + 10 * 300_000)
         group = self.driver.shard.groups.get("g")
         assert group is None or group.state == EMPTY

@@ -1,6 +1,4 @@
-"""Consumer groups (KIP-848): members join, leave, and pass partitions on; stale members are
-fenced.
-"""
+"""Consumer groups (KIP-848): members join, leave, pass partitions on; stale ones are fenced."""
 
 from __future__ import annotations
 

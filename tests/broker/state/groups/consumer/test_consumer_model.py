@@ -39,9 +39,7 @@ def stored(group: Any) -> dict[str, Any]:
 
 
 class Client:
-    """A client's knowledge: its id and epoch, the partitions that it owns, and those that it was
-    assigned.
-    """
+    """A client's id and epoch, and the partitions that it owns and was assigned."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -247,9 +245,7 @@ class Histories(RuleBasedStateMachine):
 
 
 class Migrations(RuleBasedStateMachine):
-    """One group of members of both protocols, which join and leave: it changes its type, and
-    back.
-    """
+    """One group of members of both protocols: it changes its type, and back."""
 
     @initialize()
     def start(self) -> None:

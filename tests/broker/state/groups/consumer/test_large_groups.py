@@ -1,6 +1,4 @@
-"""The cost of a join in a large consumer group, counted in assignments and in members that are
-visited.
-"""
+"""The cost of a join in a large consumer group, in assignments and visited members."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A GroupDriver for the share group protocol, and a share coordinator that executes requests at
-once. It does not check any rules.
-"""
+"""A GroupDriver for share groups, with a share coordinator that executes requests at once."""
 
 from __future__ import annotations
 

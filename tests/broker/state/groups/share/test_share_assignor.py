@@ -1,6 +1,4 @@
-"""The assignor of share groups: what holds of every assignment, and what a running Kafka 4.3.1 gave
-as counts.
-"""
+"""The assignor of share groups: what always holds, and the counts of a Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -125,9 +125,7 @@ class Histories(RuleBasedStateMachine):
         assert before == {name: getattr(after, name) for name in fields}
 
     def teardown(self) -> None:
-        """All heartbeats arrive and nothing fails: each partition is shared by members that
-        subscribe to it.
-        """
+        """Without failures, each partition is shared by members that subscribe to it."""
         if not hasattr(self, "driver"):
             return
         for _ in range(6):
