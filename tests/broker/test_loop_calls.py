@@ -6,7 +6,6 @@ permitted calls with a reason each; any other call is an error.
 from __future__ import annotations
 
 import fnmatch
-import os
 import subprocess
 import time
 import urllib.request
@@ -31,6 +30,7 @@ from tests.beside.waiting import until
 from tests.broker.api.requests.world import AUTHORIZER
 from tests.conformance.kafka_broker import free_port
 from tests.conformance.kstore_cluster import THREE_REPLICAS, KstoreCluster
+from tests.fast.disk.dropped_pages import forget
 
 pytestmark = [pytest.mark.slow, pytest.mark.on_disk, pytest.mark.timeout(300)]
 
@@ -153,10 +153,8 @@ class Watched:
     def drop_pages(self) -> None:
         """Have the system forget what is in segments."""
         for path in self.folder.rglob("*.log"):
-            descriptor = os.open(path, os.O_RDWR)
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
+            with path.open("r+b") as file:
+                forget(file.fileno())
         time.sleep(BELIEVED_S)
 
 

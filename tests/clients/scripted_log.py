@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from kstore.errors import ErrorCode
-from kstore.protocol.logs.fetch import AbortedTransaction
+from kstore.protocol.logs.fetch import AbortedTransaction, FetchRequest
+from kstore.protocol.logs.list_offsets import ListOffsetsRequest
 from kstore.protocol.schema import Message
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.plain_messages import Answer
 from tests.record.producer_batches import produced
-from tests.reference.fake_broker import HANG_UP
+from tests.reference.fake_broker import HANG_UP, FakeBroker
 
 FAST = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "fetch_max_wait_ms": 5}
 BY_NAME = {1: (4, 12), 2: (1, 6), 3: (4, 12), 18: (0, 3)}
 TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[FakeBroker]:
+    """It has the file's VERSIONS of APIs; without them, its topics go by name."""
+    with FakeBroker(versions=getattr(request.module, "VERSIONS", BY_NAME)) as running:
+        yield running
 
 
 class Log:
@@ -28,6 +39,10 @@ class Log:
         self.script = list(script)
         self.aborted: list[AbortedTransaction] = []
         self.asked: list[int] = []
+
+    def serve(self, broker: FakeBroker) -> None:
+        """Let this broker answer from the log."""
+        broker.handlers |= {FetchRequest: self.fetch, ListOffsetsRequest: self.list_offsets}
 
     def fetch(self, request: Message) -> Any:
         """All batches that end after the requested offset."""

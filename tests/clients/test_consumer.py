@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,27 +21,20 @@ from kstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from kstore.protocol.logs.fetch import AbortedTransaction, FetchRequest
-from kstore.protocol.logs.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kstore.protocol.logs.list_offsets import OffsetForLeaderEpochRequest
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.record import ControlType, EndTransactionMarker, control_batch
 from kstore.types import OffsetAndMetadata, TopicPartition
 from tests.beside.waiting import until
 from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
+from tests.clients.scripted_log import broker as broker  # a fixture
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
 
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """A broker whose topics go by name."""
-    with FakeBroker(versions=BY_NAME) as running:
-        yield running
-
-
 def consumer(broker: FakeBroker, log: Log, **options: Any) -> Consumer:
     """A consumer of partition 0. By default it starts at the earliest offset."""
-    broker.handlers[FetchRequest] = log.fetch
-    broker.handlers[ListOffsetsRequest] = log.list_offsets
+    log.serve(broker)
     options = {"auto_offset_reset": "earliest", **FAST, **options}
     made = Consumer(bootstrap_servers=broker.address, **options)
     made.assign([TP])
@@ -88,8 +80,7 @@ def test_a_seek_in_the_turn_in_which_a_position_was_found_is_carried_out(
     broker: FakeBroker,
 ) -> None:
     log = Log(batch(0, b"a", b"b"))
-    broker.handlers[FetchRequest] = log.fetch
-    broker.handlers[ListOffsetsRequest] = log.list_offsets
+    log.serve(broker)
 
     async def read() -> list[int]:
         settings = FAST | {"auto_offset_reset": "latest"}
@@ -386,8 +377,7 @@ def test_an_aio_consumer_tells_lost_records_too() -> None:
     with FakeBroker(versions=WITH_EPOCHS) as broker:
         Elections(broker, 1).epoch = 1
         log = Log(batch(0, b"a"), batch(1, b"B"))
-        broker.handlers[FetchRequest] = log.fetch
-        broker.handlers[ListOffsetsRequest] = log.list_offsets
+        log.serve(broker)
         asyncio.run(read(broker))
     assert seen == [lost(1, 2, -1), b"B"]
 

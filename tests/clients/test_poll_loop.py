@@ -12,9 +12,8 @@ import pytest
 
 from kstore.clients import AIOConsumer, Consumer, WakeupError
 from kstore.errors import InvalidGroupIdError, OffsetOutOfRangeError
-from kstore.protocol.logs.fetch import FetchRequest
-from kstore.protocol.logs.list_offsets import ListOffsetsRequest
-from tests.clients.scripted_log import BY_NAME, FAST, TP, Log, batch
+from tests.clients.scripted_log import FAST, TP, Log, batch
+from tests.clients.scripted_log import broker as broker  # a fixture
 from tests.reference.fake_broker import FakeBroker
 
 
@@ -29,8 +28,7 @@ class Faces:
 
     def make(self, log: Log, **settings: Any) -> Any:
         """One that reads from the log's start."""
-        self._broker.handlers[FetchRequest] = log.fetch
-        self._broker.handlers[ListOffsetsRequest] = log.list_offsets
+        log.serve(self._broker)
         merged: dict[str, Any] = {"auto_offset_reset": "earliest", **FAST, **settings}
         made: Any = self._kind(bootstrap_servers=self._broker.address, **merged)
         self.made.append(made)
@@ -55,13 +53,6 @@ class Faces:
             return [record async for record in consumer]
 
         return list(self.runner.run(collect()))
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """A broker whose topics go by name."""
-    with FakeBroker(versions=BY_NAME) as made:
-        yield made
 
 
 @pytest.fixture(params=[Consumer, AIOConsumer])

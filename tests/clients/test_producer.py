@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from kstore.errors import (
 )
 from kstore.protocol.logs.produce import PartitionProduceResponse, ProduceRequest
 from kstore.record import BatchView, batches, decode
+from tests.clients.scripted_log import broker as broker  # a fixture
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
@@ -28,7 +28,7 @@ FAST = {
     "linger_ms": 200,
 }
 # Below 13, so that topics go by name: the fake broker has no topic ids.
-BY_NAME = {0: (3, 12), 3: (4, 12), 18: (0, 3), 22: (0, 4)}
+VERSIONS = {0: (3, 12), 3: (4, 12), 18: (0, 3), 22: (0, 4)}
 
 
 class Partition:
@@ -59,13 +59,6 @@ class Partition:
             return None
         answer = {"name": topic.name, "partition_responses": rows}
         return Answer.Produce(responses=[answer])
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """A broker that supports Produce up to version 12."""
-    with FakeBroker(versions=BY_NAME) as running:
-        yield running
 
 
 def sequences(partition: Partition) -> list[tuple[int, int, int]]:
@@ -177,7 +170,7 @@ def test_acks_0_waits_for_no_answer(broker: FakeBroker) -> None:
 
 
 def test_keys_and_partitions_decide_where_a_record_goes() -> None:
-    with FakeBroker(partitions=5, versions=BY_NAME) as broker:
+    with FakeBroker(partitions=5, versions=VERSIONS) as broker:
         broker.handlers[ProduceRequest] = Partition()
         with Producer(broker.address, **FAST) as producer:
             assert producer.send("t", b"x", b"foobar").partition == (-790332482 & 0x7FFFFFFF) % 5
@@ -187,7 +180,7 @@ def test_keys_and_partitions_decide_where_a_record_goes() -> None:
 
 
 def test_records_without_a_key_stay_with_a_partition_for_a_batch() -> None:
-    with FakeBroker(partitions=2, versions=BY_NAME) as broker:
+    with FakeBroker(partitions=2, versions=VERSIONS) as broker:
         broker.handlers[ProduceRequest] = Partition()
         with Producer(broker.address, batch_size=1000, **FAST) as producer:
             found = [producer.send("t", bytes(60)).partition for _ in range(500)]

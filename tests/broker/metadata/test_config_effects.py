@@ -22,12 +22,6 @@ RECORDS = [b"the same words again and again " * 30] * 20
 class Client(Wire):
     """One connection for requests about configs and records."""
 
-    def make(self, topic: str, **configs: str) -> int:
-        rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
-        new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": rows}
-        answer = self.call(Ask.CreateTopics(topics=[new]), 5)
-        return int(answer.topics[0].error_code)
-
     def alter(
         self, kind: int, name: str, key: str, value: str | None, *, dry: bool = False
     ) -> tuple[int, str | None]:
@@ -67,7 +61,7 @@ def client(running: KstoreBroker) -> Iterator[Client]:
 def test_batches_are_stored_in_the_topics_compression(
     client: Client, name: str, codec: int
 ) -> None:
-    assert client.make(f"stored-{name}", compression_type=name) == 0
+    client.make_topic(f"stored-{name}", compression_type=name)
     for sent in range(5):
         assert client.produce(f"stored-{name}", RECORDS, codec=sent) == 0
     data = client.stored(f"stored-{name}")
@@ -77,7 +71,7 @@ def test_batches_are_stored_in_the_topics_compression(
 
 
 def test_a_producers_compression_is_kept_where_the_topic_says_so(client: Client) -> None:
-    assert client.make("kept") == 0
+    client.make_topic("kept")
     for sent in range(5):
         client.produce("kept", RECORDS, codec=sent)
     assert [batch.compression for batch in batches(client.stored("kept"))] == [0, 1, 2, 3, 4]
@@ -95,14 +89,14 @@ def test_a_higher_compression_level_stores_fewer_bytes(
     sizes = []
     for level in (low, high):
         configs = {"compression_type": name, f"compression_{name}_level": level}
-        assert client.make(f"level-{name}-{level}", **configs) == 0
+        client.make_topic(f"level-{name}-{level}", **configs)
         assert client.produce(f"level-{name}-{level}", text) == 0
         sizes.append(len(client.stored(f"level-{name}-{level}")))
     assert sizes[1] < sizes[0]
 
 
 def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> None:
-    client.make("damaged", compression_type="gzip")
+    client.make_topic("damaged", compression_type="gzip")
     batch = bytearray(build_batch(RECORDS))
     batch[-1] ^= 1
     answer = only(client.call(produce_request("damaged", bytes(batch)), 9))
@@ -111,19 +105,19 @@ def test_a_damaged_batch_is_not_made_good_by_compressing_it(client: Client) -> N
 
 def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(client: Client) -> None:
     """As in Kafka: a topic with one replica accepts writes whatever min.insync.replicas is."""
-    assert client.make("two-in-sync", min_insync_replicas="2") == 0
+    client.make_topic("two-in-sync", min_insync_replicas="2")
     assert client.produce("two-in-sync", RECORDS) == 0
     assert client.value(TOPIC, "two-in-sync", "min.insync.replicas") == ("2", 1)
     assert client.alter(BROKER, "", "min.insync.replicas", "3") == (0, None)
-    assert client.make("by-default") == 0
+    client.make_topic("by-default")
     assert client.value(TOPIC, "by-default", "min.insync.replicas") == ("3", 3)
     assert client.produce("by-default", RECORDS) == 0
     assert client.alter(BROKER, "", "min.insync.replicas", "1") == (0, None)
 
 
 def test_a_brokers_default_acts_on_open_topics_at_once(client: Client) -> None:
-    client.make("small-by-default")
-    client.make("large-by-itself", max_message_bytes="2000000")
+    client.make_topic("small-by-default")
+    client.make_topic("large-by-itself", max_message_bytes="2000000")
     big = [b"x" * 1_500_000]
     assert client.produce("small-by-default", big) == ErrorCode.MESSAGE_TOO_LARGE
     assert client.produce("large-by-itself", big) == 0
@@ -149,14 +143,14 @@ def test_values_may_be_written_as_java_reads_them(
     client: Client, key: str, text: str, shown: str
 ) -> None:
     topic = f"java-{key}-{len(text)}"
-    client.make(topic)
+    client.make_topic(topic)
     assert client.alter(TOPIC, topic, key, text) == (0, None)
     assert client.value(TOPIC, topic, key) == (shown, 1)
     assert client.produce(topic, RECORDS) == 0
 
 
 def test_what_is_only_validated_is_not_set(client: Client) -> None:
-    client.make("dry")
+    client.make_topic("dry")
     assert client.alter(TOPIC, "dry", "retention.ms", "1000", dry=True) == (0, None)
     assert client.alter(GROUP, "dry", "consumer.heartbeat.interval.ms", "6000", dry=True)[0] == 0
     assert client.alter(BROKER, "1", "num.io.threads", "9", dry=True) == (0, None)
@@ -166,15 +160,15 @@ def test_what_is_only_validated_is_not_set(client: Client) -> None:
 
 
 def test_replacing_leaves_only_what_is_given(client: Client) -> None:
-    client.make("replaced", retention_ms="1", flush_ms="2")
+    client.make_topic("replaced", retention_ms="1", flush_ms="2")
     assert client.replace(TOPIC, "replaced", segment_ms="3") == 0
     assert client.value(TOPIC, "replaced", "segment.ms") == ("3", 1)
     assert client.value(TOPIC, "replaced", "retention.ms") == ("604800000", 5)
 
 
 def test_what_does_nothing_is_said_once(running: KstoreBroker, client: Client) -> None:
-    client.make("inert", remote_log_copy_disable="false")
-    client.make("inert-too", remote_log_copy_disable="false")
+    client.make_topic("inert", remote_log_copy_disable="false")
+    client.make_topic("inert-too", remote_log_copy_disable="false")
     said = (running.folder / "kstore.err").read_text()
     assert said.count("remote.log.copy.disable was set. No effect here") == 1
 
@@ -203,7 +197,7 @@ def test_everything_that_was_set_is_there_after_a_crash(
 ) -> None:
     broker = start_broker()
     client = Client(broker)
-    client.make("lasting")
+    client.make_topic("lasting")
     group = "team a/b%"
     assert client.alter(TOPIC, "lasting", "retention.ms", "1000") == (0, None)
     assert client.alter(BROKER, "", "message.max.bytes", "3000000") == (0, None)
@@ -248,7 +242,7 @@ def test_what_stands_in_the_file_is_shown_with_its_source_and_its_other_units(
 ) -> None:
     broker = start_broker({"log.retention.hours": "24", "broker.rack": "r1", "num.io.threads": "4"})
     client = Client(broker)
-    client.make("a-day")
+    client.make_topic("a-day")
     assert client.value(TOPIC, "a-day", "retention.ms") == ("86400000", 5)
     assert client.value(BROKER, "1", "log.retention.hours") == ("24", 4)
     assert client.value(BROKER, "1", "num.io.threads") == ("4", 4)

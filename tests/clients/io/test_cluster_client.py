@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from kstore.clients.io.cluster import ANY, GROUP, ClusterClient
+from kstore.clients.io.cluster import ANY, GROUP
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.config.client.configs import client_settings
 from kstore.errors import NetworkError, RequestTimedOutError, UnknownTopicOrPartitionError
 from kstore.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kstore.types import TopicPartition
+from tests.clients.io.quick_client import client
 from tests.conformance.broker_process import free_port
 from tests.conformance.kstore_broker import KstoreBroker
 
@@ -23,12 +22,6 @@ def thread() -> Iterator[LoopThread]:
     made = LoopThread()
     yield made
     made.close()
-
-
-def client(servers: str, **keywords: Any) -> ClusterClient:
-    """A client that tries again soon."""
-    quick = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5} | keywords
-    return ClusterClient(client_settings("admin", servers, quick))
 
 
 def test_metadata_requests_and_coordinators(broker: KstoreBroker, thread: LoopThread) -> None:

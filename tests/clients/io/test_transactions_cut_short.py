@@ -4,7 +4,6 @@ that knows no KIP-890: which call helps then, and what is not asked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from kstore.protocol.groups.find_coordinator import FindCoordinatorRequest
 from kstore.protocol.logs.produce import ProduceRequest
 from kstore.protocol.transactions.producer_ids import InitProducerIdRequest
 from kstore.protocol.transactions.transactions import AddPartitionsToTxnRequest, EndTxnRequest
+from tests.clients.scripted_log import broker as broker  # a fixture
 from tests.plain_messages import Answer
 from tests.reference.fake_broker import HANG_UP, SILENCE, FakeBroker
 
@@ -65,12 +65,6 @@ class Coordinator:
         self.ends += 1
         is_current = request.producer_epoch == self.epoch
         return Answer.EndTxn(error_code=0 if is_current else ErrorCode.INVALID_PRODUCER_EPOCH)
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with FakeBroker(versions=VERSIONS) as running:
-        yield running
 
 
 def begun(broker: FakeBroker, **settings: Any) -> Producer:

@@ -73,14 +73,9 @@ class Side(TopicClient):
         [result] = self.call(Ask.DescribeConfigs(resources=[row])).results
         return {entry.name: entry.value for entry in result.configs if entry.config_source == 1}
 
-    def configure(self, name: str, **configs: str | None) -> None:
-        rows = [
-            {"name": key.replace("_", "."), "config_operation": int(value is None), "value": value}
-            for key, value in configs.items()
-        ]
-        resource = {"resource_type": 2, "resource_name": name, "configs": rows}
-        answer = self.call(Ask.IncrementalAlterConfigs(resources=[resource]))
-        assert answer.responses[0].error_code == 0, answer
+    def set_topic(self, name: str, **configs: str | None) -> None:
+        answer = self.configure(2, name, **configs)
+        assert answer.error_code == 0, answer
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         rows = [{"group_id": group, "topics": None}]

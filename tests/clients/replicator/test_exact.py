@@ -276,7 +276,7 @@ def test_a_switch_that_is_begun_again_passes_over_what_is_switched(
         source.create(name)
         source.write(name, [b"a"])
     copy(source, target, "twice-.*")
-    target.configure("twice-1", kstore_mirror=None)  # and then the first run was killed
+    target.set_topic("twice-1", kstore_mirror=None)  # and then the first run was killed
     target.write("twice-1", [b"its own"])
     with pytest.raises(ReplicationError, match="not an exact copy"):
         copy(source, target, "twice-.*")
@@ -299,7 +299,7 @@ def test_a_source_that_was_written_to_after_a_switch_that_was_killed_is_told(
     source.create(name)
     source.write(name, [b"a"])
     copy(source, target, name)
-    target.configure(name, kstore_mirror=None)
+    target.set_topic(name, kstore_mirror=None)
     source.write(name, [b"late"])
     if others:
         target.write(name, others)
@@ -325,7 +325,7 @@ def test_ids_of_the_source_and_of_the_target_are_told_apart_on_a_copy(
     # A batch that claims to be the source's, with an id of the target's.
     own = with_id(1 << 40, base_offset=1, leader_epoch=0)
     assert produce_to(target, "ids", own, exact=True).error_code == 49
-    target.configure("ids", kstore_mirror=None)
+    target.set_topic("ids", kstore_mirror=None)
     # A producer that the target gave this id before it became the target; it is no duplicate.
     assert produce_to(target, "ids", with_id(7)).error_code == 49
     assert produce_to(target, "ids", with_id(7, base_sequence=1)).error_code == 49

@@ -104,7 +104,7 @@ def test_topics_partitions_and_configs_are_followed(source: Side, target: Side) 
     with Running(lambda: replicator(source, target, "follow-.*", sync_interval_ms=50)):
         until(lambda: _has(target, "follow-1", 1), "the topic is copied")
         assert target.configs("follow-1") == source.configs("follow-1")
-        source.configure("follow-1", retention_ms=None, segment_bytes="1048576")
+        source.set_topic("follow-1", retention_ms=None, segment_bytes="1048576")
         source.grow("follow-1", 3)
         source.create("follow-2")
         source.write("follow-2", [b"x"])
@@ -138,13 +138,13 @@ def test_a_copy_without_an_end_outlives_what_somebody_has_to_mend(
     monkeypatch.setattr("kstore.clients.replicator.copying.LONG_PAUSE_MS", 1)
     source.create("mended")
     target.create("mended")
-    target.configure("mended", max_message_bytes="100")
+    target.set_topic("mended", max_message_bytes="100")
     source.write("mended", [b"x" * 500])
     events: list[Event] = []
     following = replicator(source, target, "mended", events, copy_configs=False)
     with Running(lambda: following):
         until(lambda: any("trying again in" in each.text for each in events), "it is told")
-        target.configure("mended", max_message_bytes="1000")
+        target.set_topic("mended", max_message_bytes="1000")
         until(lambda: len(target.read("mended")) == 1, "the record is copied")
     assert not following.progress().failed
     assert not [event for event in events if event.kind == "failed"]

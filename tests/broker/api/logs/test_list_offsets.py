@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from kstore._fast.disk.page_cache import is_resident
 from kstore.errors import ErrorCode
 from kstore.log import timestamps
 from kstore.log.recovery import segment_index
@@ -19,6 +17,7 @@ from kstore.protocol.registry import decode_response
 from kstore.record import build_batch
 from kstore.types import TopicPartition
 from tests.broker.api.requests.world import World, in_world
+from tests.fast.disk.dropped_pages import forget
 from tests.plain_messages import Ask
 from tests.record_requests import list_request
 
@@ -90,19 +89,6 @@ def test_a_leader_that_is_none_any_more_after_the_look_says_so(tmp_path: Path) -
     in_world(tmp_path, ask)
 
 
-def drop_pages(folder: Path) -> bool:
-    """Have the system forget the pages of all segments; whether it did."""
-    dropped = []
-    for path in folder.glob("*-*/*.log"):
-        descriptor = os.open(path, os.O_RDWR)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        size = os.fstat(descriptor).st_size
-        dropped.append(size == 0 or is_resident(descriptor, 0, size) is False)
-        os.close(descriptor)
-    return all(dropped)
-
-
 @pytest.mark.on_disk
 def test_cold_partitions_are_read_in_by_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -132,7 +118,10 @@ def test_cold_partitions_are_read_in_by_threads(
                     partition.log.roll()
 
     async def ask(world: World) -> None:
-        dropped = drop_pages(tmp_path)
+        dropped = True
+        for path in tmp_path.glob("*-*/*.log"):
+            with path.open("r+b") as file:
+                dropped &= not path.stat().st_size or forget(file.fileno())
         monkeypatch.setattr(segment_index, "load_whole", loading)
         monkeypatch.setattr(SegmentOpener, "__call__", opening)
         (pages,) = [log_dir.pages for log_dir in world.broker.log_manager.dirs]

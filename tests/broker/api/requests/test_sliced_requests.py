@@ -95,7 +95,7 @@ def test_a_large_answer_is_copied_in_several_turns(tmp_path: Path) -> None:
         assert len(answer) > 2 * server.LARGE_ANSWER_BYTES
         assert len(moved) == -(-(len(answer) - 5) // server.LARGE_ANSWER_BYTES)
         _, response = decode_response(answer, CreateTopicsResponse, 7)
-        assert [row.name for row in response.topics] == [row.name for row in topics]
+        assert [row.name for row in response.topics] == [row["name"] for row in topics]
 
     in_world(tmp_path, ask)
 

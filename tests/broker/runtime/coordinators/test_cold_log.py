@@ -14,6 +14,7 @@ from kstore._fast.disk.page_cache import is_resident
 from kstore.broker.runtime.coordinators.partitions import LARGE_BYTES, read_records
 from kstore.broker.runtime.log_dirs.cold_reads import finished, locate
 from kstore.log import Log, open_log_dir
+from tests.fast.disk.dropped_pages import forget
 
 pytestmark = pytest.mark.on_disk
 
@@ -29,11 +30,8 @@ def read_cold(folder: Path, reading: Callable[[Log], Awaitable[Any]]) -> tuple[A
             first.log("t").append(b"%d" % number + b"x" * 20_000)
     log_dir = open_log_dir(folder)
     log = log_dir.log("t")
-    descriptor = os.open(log.segments[-1].path, os.O_RDWR)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    dropped = is_resident(descriptor, 0, os.fstat(descriptor).st_size) is False
-    os.close(descriptor)
+    with open(log.segments[-1].path, "r+b") as file:
+        dropped = forget(file.fileno())
 
     async def load() -> tuple[Any, Any]:
         loop = asyncio.get_running_loop()

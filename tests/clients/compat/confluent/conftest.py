@@ -36,8 +36,8 @@ class Library:
     def client(self) -> Any:
         return self.admin.AdminClient(self.config())
 
-    def new_topic(self, partitions: int = 1) -> str:
-        name = self.new_name()
+    def new_topic(self, partitions: int = 1, name: str = "") -> str:
+        name = name or self.new_name()
         client = self.client()
         client.create_topics([self.admin.NewTopic(name, partitions, 1)])[name].result(60)
         return name

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.compat.confluent.conftest import MODULES, Library
+from tests.clients.compat.confluent.conftest import Library
 from tests.conformance.kstore_broker import KstoreBroker
 
 PATIENCE_S = 60.0
@@ -16,28 +16,22 @@ Reports = dict[bytes, Any]
 
 
 @pytest.fixture(scope="module")
-def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreBroker]:
     """A broker that makes no topic unless it is asked to."""
     settings = {"auto.create.topics.enable": "false"}
     with KstoreBroker(tmp_path_factory.mktemp("strict"), overrides=settings) as running:
         yield running
 
 
-@pytest.fixture(params=sorted(MODULES))
-def strict(request: pytest.FixtureRequest, strict_broker: KstoreBroker) -> Library:
-    """Each of the two modules, with that broker."""
-    return Library(MODULES[request.param], strict_broker.bootstrap)
-
-
-def begun(strict: Library, topic: str, timeout_ms: int = 30_000) -> tuple[Any, Reports]:
+def begun(library: Library, topic: str, timeout_ms: int = 30_000) -> tuple[Any, Reports]:
     """A producer that has produced b"first" in a transaction, and its reports."""
-    settings = strict.config(transactional_id=topic)
+    settings = library.config(transactional_id=topic)
     settings |= {
         "message.timeout.ms": timeout_ms,
         "topic.metadata.propagation.max.ms": timeout_ms,
         "topic.metadata.refresh.interval.ms": 200,
     }
-    producer = strict.root.Producer(settings)
+    producer = library.root.Producer(settings)
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     reports: Reports = {}
@@ -51,14 +45,14 @@ def produce(producer: Any, topic: str, value: bytes, reports: Reports) -> None:
     producer.produce(topic, value, on_delivery=told)
 
 
-def committed(strict: Library, topic: str) -> list[bytes]:
+def committed(library: Library, topic: str) -> list[bytes]:
     """The values that a reader finds up to a message b"last", which is produced for this."""
-    writer = strict.root.Producer(strict.config())
+    writer = library.root.Producer(library.config())
     writer.produce(topic, b"last")
     assert writer.flush(PATIENCE_S) == 0
     found: list[bytes] = []
     settings = {"isolation_level": "read_committed"}
-    with strict.consumer(strict.new_name(), **settings) as reader:
+    with library.consumer(library.new_name(), **settings) as reader:
         reader.subscribe([topic])
         while found[-1:] != [b"last"]:
             message = reader.poll(PATIENCE_S)
@@ -68,27 +62,21 @@ def committed(strict: Library, topic: str) -> list[bytes]:
     return found
 
 
-def create(strict: Library, topic: str) -> None:
-    new = strict.admin.NewTopic(topic, 1, 1)
-    client = strict.client()
-    client.create_topics([new])[topic].result(PATIENCE_S)
-
-
-def test_a_commit_waits_for_messages_whose_topic_is_not_known(strict: Library) -> None:
-    topic = f"{strict.name}-late"
-    producer, reports = begun(strict, topic)
-    timer = threading.Timer(1.5, create, (strict, topic))
+def test_a_commit_waits_for_messages_whose_topic_is_not_known(library: Library) -> None:
+    topic = f"{library.name}-late"
+    producer, reports = begun(library, topic)
+    timer = threading.Timer(1.5, library.new_topic, (1, topic))
     timer.start()
     producer.commit_transaction(PATIENCE_S)
     timer.join()
     producer.flush(PATIENCE_S)
     assert reports == {b"first": None}
-    assert committed(strict, topic) == [b"first", b"last"]
+    assert committed(library, topic) == [b"first", b"last"]
 
 
-def test_a_message_that_fails_fails_its_transaction(strict: Library) -> None:
-    producer, reports = begun(strict, f"{strict.name}-never", timeout_ms=1500)
-    with pytest.raises(strict.root.KafkaException) as failed:
+def test_a_message_that_fails_fails_its_transaction(library: Library) -> None:
+    producer, reports = begun(library, f"{library.name}-never", timeout_ms=1500)
+    with pytest.raises(library.root.KafkaException) as failed:
         producer.commit_transaction(PATIENCE_S)
     error = failed.value.args[0]
     assert (error.txn_requires_abort(), error.retriable()) == (True, False)
@@ -97,15 +85,15 @@ def test_a_message_that_fails_fails_its_transaction(strict: Library) -> None:
     assert reports[b"first"] is not None
 
 
-def test_a_message_of_an_aborted_transaction_is_in_no_later_one(strict: Library) -> None:
-    topic = f"{strict.name}-aborted"
-    producer, reports = begun(strict, topic)
+def test_a_message_of_an_aborted_transaction_is_in_no_later_one(library: Library) -> None:
+    topic = f"{library.name}-aborted"
+    producer, reports = begun(library, topic)
     producer.abort_transaction(PATIENCE_S)
     producer.begin_transaction()
-    create(strict, topic)
+    library.new_topic(name=topic)
     produce(producer, topic, b"second", reports)
     producer.commit_transaction(PATIENCE_S)
     producer.flush(PATIENCE_S)
-    assert reports[b"first"].code() == strict.root.KafkaError._PURGE_QUEUE
+    assert reports[b"first"].code() == library.root.KafkaError._PURGE_QUEUE
     assert reports[b"second"] is None
-    assert committed(strict, topic) == [b"second", b"last"]
+    assert committed(library, topic) == [b"second", b"last"]
