@@ -22,7 +22,7 @@ from kstore.clients.tracing import (
 from kstore.testing import Broker
 from tests.beside.http_answers import Asked, HttpAnswers, Reply
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.network.test_request_times import FETCH, PRODUCE, fetch, produce
+from tests.fast.network.test_request_times import fetch, produce
 
 
 class Collector(HttpAnswers):
@@ -118,8 +118,8 @@ def test_a_request_is_a_span_with_its_client_and_parts(
     plane.plane.times.tell = spans.report
     plane.plane.times.set_chance(1, 1.0)
     client = plane.client()
-    client.call(PRODUCE, 9, produce())
-    client.send(FETCH, 11, fetch(offset=1))
+    client.call(9, produce())
+    client.send(11, fetch(offset=1))
     client.connection.connection_lost(None)
     plane.loop.turn()
     plane.close()

@@ -204,20 +204,20 @@ class Client:
     def feed(self, data: bytes, piece: int = 1 << 30) -> None:
         feed(self.connection, data, piece)
 
-    def frame(self, api_key: int, version: int, request: Message) -> bytes:
+    def frame(self, version: int, request: Message) -> bytes:
         """A request's frame with a new correlation id."""
         self._correlation_id += 1
-        self._asked[self._correlation_id] = (api_key, version)
+        self._asked[self._correlation_id] = (request.API_KEY, version)
         return encode_request(request, version, self._correlation_id, self.client_id)
 
-    def send(self, api_key: int, version: int, request: Message) -> int:
+    def send(self, version: int, request: Message) -> int:
         """Receive a request; returns its correlation id."""
-        self.feed(self.frame(api_key, version, request))
+        self.feed(self.frame(version, request))
         return self._correlation_id
 
-    def call(self, api_key: int, version: int, request: Message) -> Any:
+    def call(self, version: int, request: Message) -> Any:
         """Send a request and return its response, which must arrive at once."""
-        correlation_id = self.send(api_key, version, request)
+        correlation_id = self.send(version, request)
         [(answered, response)] = self.answers()
         assert answered == correlation_id
         return response

@@ -15,13 +15,7 @@ import pytest
 
 from kstore.errors import ErrorCode
 from kstore.record import batches
-from tests.broker.replication.test_scripted_follower import (
-    FETCH,
-    FETCH_VERSION,
-    FOLLOWER,
-    LEADER,
-    Peer,
-)
+from tests.broker.replication.test_scripted_follower import FETCH_VERSION, FOLLOWER, LEADER, Peer
 from tests.broker.runtime.replication.replication_harness import TOPIC_ID, Node, new_image, run
 from tests.record_requests import fetch_part, fetch_request, only
 
@@ -41,7 +35,7 @@ class Place:
         """The error code and the offsets of ``count`` batches at most, from an offset on."""
         part = fetch_part(offset, max_bytes=count * (self.size + 75))
         asked = fetch_request(TOPIC_ID, part, node=node, epoch=1)
-        self.peer.send(FETCH, FETCH_VERSION, asked)
+        self.peer.send(FETCH_VERSION, asked)
         answer = only(await self.peer.answer())
         found = batches(answer.records or b"")
         return answer.error_code, [view.base_offset for view in found]

@@ -19,7 +19,6 @@ from tests.broker.runtime.replication.replication_harness import (
 )
 from tests.record_requests import fetch_request, only, produce_request
 
-PRODUCE, FETCH = 0, 1
 PRODUCE_VERSION, FETCH_VERSION = 12, 17
 LEADER, FOLLOWER = 1, 2
 REPLICAS = (LEADER, FOLLOWER)
@@ -37,9 +36,9 @@ class Peer:
     async def to(cls, node: Node) -> Peer:
         return cls(*await asyncio.open_connection("127.0.0.1", node.port))
 
-    def send(self, api_key: int, version: int, request: Any) -> None:
+    def send(self, version: int, request: Any) -> None:
         self._number += 1
-        self._sent.append((api_key, version))
+        self._sent.append((request.API_KEY, version))
         self._writer.write(encode_request(request, version, self._number, "me"))
 
     async def answer(self) -> Any:
@@ -51,7 +50,7 @@ class Peer:
     def produce(self, count: int = 1, *, acks: int = -1) -> None:
         batch = build_batch([b"v"] * count, timestamp=1)
         asked = produce_request(TOPIC, batch, acks=acks, timeout_ms=30_000)
-        self.send(PRODUCE, PRODUCE_VERSION, asked)
+        self.send(PRODUCE_VERSION, asked)
 
     async def produced(self) -> tuple[int, int]:
         """(error code, base offset) of the next answer."""
@@ -60,7 +59,7 @@ class Peer:
 
     def fetch(self, offset: int, *, node: int = -1, wait_ms: int = 30_000) -> None:
         asked = fetch_request(TOPIC_ID, offset, node=node, epoch=1, max_wait_ms=wait_ms)
-        self.send(FETCH, FETCH_VERSION, asked)
+        self.send(FETCH_VERSION, asked)
 
     async def fetched(self) -> tuple[int, int, int]:
         """(error code, bytes of records, high watermark) of the next answer."""

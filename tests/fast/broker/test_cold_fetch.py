@@ -13,7 +13,7 @@ import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Client, Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.fast.broker.test_fetch_path import append, request
 from tests.fast.disk.dropped_pages import drop_pages
 from tests.record_requests import fetch_part as part
 from tests.record_requests import only
@@ -62,7 +62,7 @@ class Cold:
 
     def fetch(self, client: Client, **more: Any) -> int:
         asked = {"max_wait_ms": 1000, **more}
-        return client.send(FETCH, 12, request(12, part(0, max_bytes=3 * SIZE), **asked))
+        return client.send(12, request(12, part(0, max_bytes=3 * SIZE), **asked))
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_a_cold_fetch_is_answered_when_it_was_read_in(cold: Cold) -> None:
 def test_others_are_answered_meanwhile_and_the_order_is_kept(cold: Cold) -> None:
     client, other = cold.plane.client(), cold.plane.client()
     first = cold.fetch(client)
-    second = client.send(FETCH, 12, request(12, part(0, partition=1)))
-    other.send(FETCH, 12, request(12, part(0, partition=1)))
+    second = client.send(12, request(12, part(0, partition=1)))
+    other.send(12, request(12, part(0, partition=1)))
     assert client.answers() == []
     assert len(records(other)) > 0
     cold.readers.wait()
@@ -112,13 +112,13 @@ def test_a_fetch_that_waits_for_nothing_waits_for_the_disk(cold: Cold) -> None:
 def test_what_is_in_memory_is_not_kept_back_by_what_is_not(cold: Cold) -> None:
     client = cold.plane.client()
     both = request(12, part(0, max_bytes=3 * SIZE), part(0, partition=1), max_wait_ms=1000)
-    client.send(FETCH, 12, both)
+    client.send(12, both)
     [(_, response)] = client.answers()
     sizes = [len(p.records or b"") for p in response.responses[0].partitions]
     assert sizes[0] == 0
     assert sizes[1] > 0
     cold.readers.wait()
-    client.send(FETCH, 12, both)
+    client.send(12, both)
     [(_, response)] = client.answers()
     assert (response.responses[0].partitions[0].records or b"") == b"".join(cold.batches[:2])
 
@@ -136,7 +136,7 @@ def test_pages_that_are_dropped_again_are_not_waited_for_twice(cold: Cold) -> No
 
 def test_a_batch_larger_than_what_is_asked_for_is_read_in_whole(cold: Cold) -> None:
     client = cold.plane.client()
-    client.send(FETCH, 12, request(12, part(0, max_bytes=1), max_wait_ms=1000))
+    client.send(12, request(12, part(0, max_bytes=1), max_wait_ms=1000))
     while not (answers := client.answers()):
         cold.readers.wait()
     assert (only(answers[0][1]).records or b"") == cold.batches[0]
@@ -147,7 +147,7 @@ def test_who_reads_on_and_on_waits_for_the_first_bytes_only(cold: Cold) -> None:
     client = cold.plane.client()
     offset, found = 0, b""
     while offset < RECORDS:
-        client.send(FETCH, 12, request(12, part(offset, max_bytes=6 * SIZE), max_wait_ms=1000))
+        client.send(12, request(12, part(offset, max_bytes=6 * SIZE), max_wait_ms=1000))
         while not (answers := client.answers()):
             cold.readers.wait()
         data = only(answers[0][1]).records or b""
@@ -178,7 +178,7 @@ def test_a_connection_that_is_gone_is_not_answered(cold: Cold) -> None:
 def test_what_was_just_appended_is_not_asked_for(cold: Cold) -> None:
     client = cold.plane.client()
     data = append(cold.plane, 1, size=SIZE)
-    client.send(FETCH, 12, request(12, part(RECORDS)))
+    client.send(12, request(12, part(RECORDS)))
     assert records(client) == data
     assert cold.pages.cold_reads == 0
 
@@ -187,7 +187,7 @@ def test_much_that_was_just_appended_can_be_out_of_memory(cold: Cold) -> None:
     client = cold.plane.client()
     batches = [append(cold.plane, 1, size=SIZE) for _ in range(20)]
     drop_pages(cold.path)
-    client.send(FETCH, 12, request(12, part(RECORDS, max_bytes=3 * SIZE), max_wait_ms=1000))
+    client.send(12, request(12, part(RECORDS, max_bytes=3 * SIZE), max_wait_ms=1000))
     assert client.answers() == []
     assert cold.pages.cold_reads == 1
     cold.readers.wait()

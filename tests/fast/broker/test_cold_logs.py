@@ -15,7 +15,7 @@ import pytest
 from kstore.errors import ErrorCode
 from kstore.log.recovery import corruption, segment_index
 from tests.broker.harness.plane_harness import Client, Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.fast.broker.test_fetch_path import append, request
 from tests.record_requests import fetch_part as part
 from tests.record_requests import only
 
@@ -67,7 +67,7 @@ class Closed:
         self.log = self.plane.partition().log
 
     def fetch(self, client: Client, offset: int, **more: Any) -> int:
-        return client.send(FETCH, 12, request(12, part(offset), **{"max_wait_ms": 1000, **more}))
+        return client.send(12, request(12, part(offset), **{"max_wait_ms": 1000, **more}))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_segment_file_is_opened_by_a_thread(closed: Closed) -> None:
     closed.fetch(client, 0)
     assert client.answers() == []
     assert not closed.log.segments[0].is_open
-    other.send(FETCH, 12, request(12, part(0, partition=1)))
+    other.send(12, request(12, part(0, partition=1)))
     opened = len(closed.aside.calls)
     while not other.answers():
         # Its separate file, if that was closed.

@@ -8,14 +8,14 @@ import pytest
 
 from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import Plane
-from tests.fast.broker.test_fetch_path import FETCH, append, request
+from tests.fast.broker.test_fetch_path import append, request
 from tests.record_requests import fetch_part as part
 from tests.record_requests import only
 
 
 def fetch(plane: Plane, offset: int, **more: int) -> tuple[int, bytes]:
     """The error code and the records of one fetch."""
-    answer = only(plane.client().call(FETCH, 12, request(12, part(offset, **more))))
+    answer = only(plane.client().call(12, request(12, part(offset, **more))))
     return answer.error_code, answer.records or b""
 
 

@@ -26,7 +26,6 @@ from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane,
 from tests.record_requests import fetch_part as part
 from tests.record_requests import fetch_request, only
 
-FETCH = 1
 VERSIONS = range(4, 19)
 INITIAL, FINAL = 0, -1
 
@@ -56,7 +55,7 @@ def found(response: FetchResponse) -> dict[int, tuple[int, int]]:
 def test_records_are_answered_as_they_lie_in_the_log(plane: Plane, version: int) -> None:
     data = append(plane, 2) + append(plane, 3)
 
-    response = plane.client().call(FETCH, version, request(version, part(0)))
+    response = plane.client().call(version, request(version, part(0)))
 
     answer = PartitionData(
         partition_index=0, high_watermark=5, last_stable_offset=5, aborted_transactions=None,
@@ -77,11 +76,11 @@ def test_with_flush_always_a_fetch_waits_for_the_disk(tmp_path: Path) -> None:
     asked: list[tuple[Any, int]] = []
     plane.table.on_unsynced = asked.extend
     client = plane.client()
-    client.send(FETCH, 12, request(12, part(0), max_wait_ms=1000))
+    client.send(12, request(12, part(0), max_wait_ms=1000))
     data = append(plane, 2)
     plane.loop.turn()
     assert (plane.partition().waiting, plane.partition().high_watermark) == (1, 0)
-    assert only(plane.client().call(FETCH, 12, request(12, part(0)))).high_watermark == 0
+    assert only(plane.client().call(12, request(12, part(0)))).high_watermark == 0
     [(log, end)] = asked
     log.sync_until(end)
     plane.loop.turn()
@@ -93,9 +92,9 @@ def test_with_flush_always_a_fetch_waits_for_the_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_empty_answers(plane: Plane, version: int) -> None:
-    response = plane.client().call(FETCH, version, request(version))
+    response = plane.client().call(version, request(version))
     assert response.responses == []
-    answer = only(plane.client().call(FETCH, version, request(version, part(0))))
+    answer = only(plane.client().call(version, request(version, part(0))))
     assert (answer.error_code, answer.high_watermark, bytes(answer.records)) == (0, 0, b"")
 
 
@@ -104,7 +103,7 @@ def test_empty_answers(plane: Plane, version: int) -> None:
 @pytest.mark.parametrize("offset", [-1, 3, 2**62])
 def test_offsets_outside_the_log(plane: Plane, version: int, offset: int) -> None:
     append(plane, 2)
-    answer = only(plane.client().call(FETCH, version, request(version, part(offset))))
+    answer = only(plane.client().call(version, request(version, part(offset))))
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (answer.high_watermark, answer.last_stable_offset) == (-1, -1)
 
@@ -112,7 +111,7 @@ def test_offsets_outside_the_log(plane: Plane, version: int, offset: int) -> Non
 def test_offset_inside_a_batch_gives_the_whole_batch(plane: Plane) -> None:
     append(plane, 2)
     data = append(plane, 3)
-    assert bytes(only(plane.client().call(FETCH, 12, request(12, part(3)))).records) == data
+    assert bytes(only(plane.client().call(12, request(12, part(3)))).records) == data
 
 
 @pytest.mark.parametrize("version", [12, 13])
@@ -122,7 +121,7 @@ def test_unknown_topics_and_partitions(plane: Plane, version: int) -> None:
     other = FetchTopic(partitions=[part(0)])
     other.topic, other.topic_id = "u", UUID(int=5)
     wanted.topics.append(other)
-    response = client.call(FETCH, version, wanted)
+    response = client.call(version, wanted)
     codes = [topic.partitions[0].error_code for topic in response.responses]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes == [unknown, ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else unknown]
@@ -134,7 +133,7 @@ def test_unknown_topics_and_partitions(plane: Plane, version: int) -> None:
 )
 def test_leader_epochs_are_checked(plane: Plane, epoch: int, error: int) -> None:
     wanted = request(16, part(0, current_leader_epoch=epoch))
-    answer = only(plane.client().call(FETCH, 16, wanted))
+    answer = only(plane.client().call(16, wanted))
     assert answer.error_code == error
     if error == ErrorCode.FENCED_LEADER_EPOCH:
         assert answer.current_leader == LeaderIdAndEpoch(leader_id=NODE_ID, leader_epoch=3)
@@ -145,7 +144,7 @@ def test_partition_that_is_led_elsewhere(plane: Plane, version: int) -> None:
     """The response names the leader from version 16 on (KIP-951), as Kafka's does."""
     partition = plane.partition()
     partition.online, partition.leader_id = False, 9
-    answer = only(plane.client().call(FETCH, version, request(version, part(0))))
+    answer = only(plane.client().call(version, request(version, part(0))))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = (9, 3) if version >= 16 else (-1, -1)
     assert answer.current_leader == LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
@@ -158,7 +157,7 @@ def test_a_follower_that_is_no_replica_is_refused(plane: Plane, version: int) ->
         wanted.replica_state = ReplicaState(replica_id=2, replica_epoch=1)
     else:
         wanted.replica_id = 2
-    answer = only(plane.client().call(FETCH, version, wanted))
+    answer = only(plane.client().call(version, wanted))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -170,7 +169,7 @@ def test_a_reader_with_another_history_is_told_where_it_parts(plane: Plane) -> N
 
     def ask(offset: int, epoch: int) -> PartitionData:
         wanted = request(12, part(offset, last_fetched_epoch=epoch))
-        return only(plane.client().call(FETCH, 12, wanted))
+        return only(plane.client().call(12, wanted))
 
     assert ask(3, 2).diverging_epoch == EpochEndOffset(epoch=1, end_offset=2)
     assert ask(3, 1).diverging_epoch == EpochEndOffset(epoch=1, end_offset=2)
@@ -188,7 +187,7 @@ def test_byte_limits(plane: Plane) -> None:
     client = plane.client()
 
     def sizes(max_bytes: int, *parts: FetchPartition) -> list[int]:
-        response = client.call(FETCH, 12, request(12, *parts, max_bytes=max_bytes))
+        response = client.call(12, request(12, *parts, max_bytes=max_bytes))
         return [length for _, length in found(response).values()]
 
     both = part(0), part(0, partition=1)
@@ -205,7 +204,7 @@ def test_the_brokers_own_limit_holds(tmp_path: Path) -> None:
     plane = Plane(tmp_path, fetch_max_bytes=1500)
     size = len(append(plane, 1, size=1000))
     append(plane, 1, size=1000)
-    response = plane.client().call(FETCH, 12, request(12, part(0), max_bytes=1 << 30))
+    response = plane.client().call(12, request(12, part(0), max_bytes=1 << 30))
     assert found(response) == {0: (0, size)}
     plane.close()
 
@@ -216,7 +215,7 @@ def test_frame_cut_anywhere_ends_the_connection(plane: Plane, version: int) -> N
     if version >= 7:
         named = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
         wanted.forgotten_topics_data = [ForgottenTopic(partitions=[1, 2], **named)]
-    whole = plane.client().frame(FETCH, version, wanted)[4:]
+    whole = plane.client().frame(version, wanted)[4:]
     for size in range(8, len(whole)):
         client = plane.client()
         client.feed(framed(whole[:size]))
@@ -228,7 +227,7 @@ def test_frame_cut_anywhere_ends_the_connection(plane: Plane, version: int) -> N
 
 
 def poll(client: Client, *parts: FetchPartition, **more: Any) -> None:
-    client.send(FETCH, 12, request(12, *parts, **{"max_wait_ms": 500, "min_bytes": 1} | more))
+    client.send(12, request(12, *parts, **{"max_wait_ms": 500, "min_bytes": 1} | more))
 
 
 def test_a_fetch_without_data_waits_for_an_append(plane: Plane) -> None:
@@ -307,7 +306,7 @@ def test_waiting_fetches_are_answered_when_the_broker_stops(plane: Plane) -> Non
 
 
 def open_session(client: Client, *parts: FetchPartition, version: int = 13) -> int:
-    response = client.call(FETCH, version, request(version, *parts, session_epoch=INITIAL))
+    response = client.call(version, request(version, *parts, session_epoch=INITIAL))
     assert response.error_code == 0
     return response.session_id
 
@@ -323,7 +322,7 @@ def incremental(
     wanted = request(version, *parts, session_id=session_id, session_epoch=epoch)
     if forget:
         wanted.forgotten_topics_data = [ForgottenTopic(topic_id=TOPIC_ID, partitions=forget)]
-    return client.call(FETCH, version, wanted)
+    return client.call(version, wanted)
 
 
 def test_a_session_answers_only_what_changed(plane: Plane) -> None:
@@ -364,12 +363,12 @@ def test_partitions_that_gave_data_go_behind_the_others(plane: Plane) -> None:
     size = len(append(plane, 1, size=500))
     append(plane, 1, size=500, partition=1)
     wanted = request(13, part(0), part(0, partition=1), session_epoch=INITIAL, max_bytes=size)
-    first = client.call(FETCH, 13, wanted)
+    first = client.call(13, wanted)
     assert [length for _, length in found(first).values()] == [size, 0]
     order = []
     for epoch in (1, 2, 3):
         more = request(13, session_id=first.session_id, session_epoch=epoch, max_bytes=size)
-        response = client.call(FETCH, 13, more)
+        response = client.call(13, more)
         order += [index for index, (_, length) in found(response).items() if length]
     assert order == [0, 1, 0], "the first answer of a session does not turn the order"
 
@@ -398,9 +397,7 @@ def test_a_session_of_names_is_not_continued_with_ids(plane: Plane) -> None:
 def test_a_final_epoch_ends_the_session(plane: Plane) -> None:
     client = plane.client()
     session_id = open_session(client, part(0))
-    response = client.call(
-        FETCH, 13, request(13, part(0), session_id=session_id, session_epoch=FINAL)
-    )
+    response = client.call(13, request(13, part(0), session_id=session_id, session_epoch=FINAL))
     assert (response.session_id, list(found(response))) == (0, [0])
     assert plane.sessions.sessions == {}
 
@@ -409,7 +406,7 @@ def test_a_new_session_replaces_the_old_one(plane: Plane) -> None:
     client = plane.client()
     session_id = open_session(client, part(0))
     wanted = request(13, part(0), session_id=session_id, session_epoch=INITIAL)
-    assert client.call(FETCH, 13, wanted).session_id == 101
+    assert client.call(13, wanted).session_id == 101
     assert list(plane.sessions.sessions) == [101]
 
 
@@ -430,7 +427,7 @@ def test_a_session_finds_a_topic_that_comes_later(plane: Plane) -> None:
     client = plane.client()
     late = UUID(int=77)
     wanted = fetch_request(late, 0, max_wait_ms=500, session_epoch=INITIAL)
-    response = client.call(FETCH, 13, wanted)
+    response = client.call(13, wanted)
     assert only(response).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     plane.add_topic("late", late, 1)
     assert found(incremental(client, response.session_id, 1)) == {0: (0, 0)}
@@ -439,7 +436,7 @@ def test_a_session_finds_a_topic_that_comes_later(plane: Plane) -> None:
 def test_a_waiting_session_answers_what_changed(plane: Plane) -> None:
     client = plane.client()
     session_id = open_session(client, part(0), part(0, partition=1))
-    client.send(FETCH, 13, request(13, max_wait_ms=500, session_id=session_id, session_epoch=1))
+    client.send(13, request(13, max_wait_ms=500, session_id=session_id, session_epoch=1))
     assert client.answers() == []
     append(plane, 1)
     plane.loop.turn()

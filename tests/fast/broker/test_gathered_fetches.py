@@ -15,7 +15,6 @@ from kstore.errors import ErrorCode
 from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, ManualLoop, Plane, Timer
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
-PRODUCE, FETCH = 0, 1
 NEAR, FAR = 6, 7
 REPLICAS = (NODE_ID, NEAR, FAR)
 EPOCH = 3
@@ -54,7 +53,7 @@ class Follower:
     def _fetch(self, partitions: list[int], max_wait_ms: int = 500) -> None:
         parts = [fetch_part(self.ends[i], i, current_leader_epoch=EPOCH) for i in partitions]
         self.client.send(
-            FETCH, 17, fetch_request(
+            17, fetch_request(
                 TOPIC_ID, *parts, node=self.node_id, max_wait_ms=max_wait_ms,
                 session_id=self.session_id, session_epoch=self.session_epoch,
             ),
@@ -113,7 +112,7 @@ class Scene:
         client = client or self.producer
         batch = build_batch([bytes(size)], timestamp=1)
         asked = produce_request("t", batch, first=index, acks=-1)
-        client.feed(b"".join(client.frame(PRODUCE, 9, asked) for _ in range(count)))
+        client.feed(b"".join(client.frame(9, asked) for _ in range(count)))
         self.plane.loop.turn()
 
     def go_round(self) -> None:

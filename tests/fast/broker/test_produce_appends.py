@@ -16,7 +16,7 @@ from kstore.protocol.logs.produce import ProduceRequest
 from tests.broker.harness.plane_harness import NODE_ID, Client, Plane
 from tests.record_requests import produce_request
 
-PRODUCE, VERSION = 0, 9
+VERSION = 9
 LIMITS = {"partitions": 4}
 BULK = b"b" * 70_000
 
@@ -56,14 +56,14 @@ def answers(client: Client) -> list[list[tuple[int, int]]]:
 
 def test_a_small_batch_of_a_calm_log_needs_no_thread(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(b"x"), batch(b"y")))
+    client.send(VERSION, request(batch(b"x"), batch(b"y")))
     assert answers(client) == [[(0, 0), (0, 0)]]
     assert (threads.runs, plane.dir.appends.appends) == ([], 0)
 
 
 def test_of_a_request_all_is_appended_when_its_bulk_is(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(b"x"), batch(BULK), batch(b"y"), batch(BULK)))
+    client.send(VERSION, request(batch(b"x"), batch(BULK), batch(b"y"), batch(BULK)))
     assert (answers(client), len(threads.runs)) == ([], 2)
     threads.run()
     assert answers(client) == []
@@ -77,11 +77,11 @@ def test_of_a_request_all_is_appended_when_its_bulk_is(plane: Plane) -> None:
 def test_what_comes_behind_waits_and_other_connections_do_not(plane: Plane) -> None:
     threads, client, other = Threads(plane), plane.client(), plane.client()
     client.feed(
-        client.frame(PRODUCE, VERSION, request(batch(BULK)))
-        + client.frame(PRODUCE, VERSION, request(batch(b"second"))),
+        client.frame(VERSION, request(batch(BULK)))
+        + client.frame(VERSION, request(batch(b"second"))),
         piece=10_000,
     )
-    other.send(PRODUCE, VERSION, request(batch(b"elsewhere"), first=1))
+    other.send(VERSION, request(batch(b"elsewhere"), first=1))
     assert (answers(client), answers(other)) == ([], [[(0, 0)]])
     threads.run()
     assert answers(client) == [[(0, 0)], [(0, 1)]]
@@ -90,8 +90,8 @@ def test_what_comes_behind_waits_and_other_connections_do_not(plane: Plane) -> N
 
 def test_a_small_batch_goes_behind_the_bulk_of_its_log(plane: Plane) -> None:
     threads, client, other = Threads(plane), plane.client(), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(BULK)))
-    other.send(PRODUCE, VERSION, request(batch(b"behind")))
+    client.send(VERSION, request(batch(BULK)))
+    other.send(VERSION, request(batch(b"behind")))
     assert answers(other) == []
     threads.run(2)
     assert (answers(client), answers(other)) == ([[(0, 0)]], [[(0, 1)]])
@@ -110,12 +110,12 @@ def test_a_partition_count_is_not_refused_while_an_earlier_try_may_still_be_appe
     def produce(count: int) -> ProduceRequest:
         return produce_request("t", records, count=count)
 
-    client.send(PRODUCE, VERSION, produce(4))
+    client.send(VERSION, produce(4))
     plane.partition().entry.partition_count = 5
-    other.send(PRODUCE, VERSION, produce(4))
+    other.send(VERSION, produce(4))
     assert answers(other) == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]]
     threads.run()
-    other.send(PRODUCE, VERSION, produce(4))
+    other.send(VERSION, produce(4))
     threads.run()
     assert (answers(client), answers(other)) == ([[(0, 0)]], [[(0, 0)]])
     assert values(plane) == [BULK]
@@ -126,7 +126,7 @@ def test_a_roll_is_left_to_a_thread_before_anything_is_changed(plane: Plane) -> 
     log = plane.partition().log
     log.configure(replace(log.config, segment_bytes=1000))
     for i in range(3):
-        client.send(PRODUCE, VERSION, request(batch(b"x" * 600)))
+        client.send(VERSION, request(batch(b"x" * 600)))
         if i:
             assert (len(threads.runs), log.log_end_offset) == (1, i)
             threads.run()
@@ -137,7 +137,7 @@ def test_a_roll_is_left_to_a_thread_before_anything_is_changed(plane: Plane) -> 
 def test_disk_space_is_asked_for_by_a_thread(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     for i in range(20):
-        client.send(PRODUCE, VERSION, request(batch(b"x" * 30_000)))
+        client.send(VERSION, request(batch(b"x" * 30_000)))
         if threads.runs:
             threads.run()
         assert answers(client) == [[(0, i)]]
@@ -147,7 +147,7 @@ def test_disk_space_is_asked_for_by_a_thread(plane: Plane) -> None:
 def test_a_disk_that_is_behind_makes_small_ones_wait_too(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     plane.dir.appends.calm.over_budget = True
-    client.send(PRODUCE, VERSION, request(batch(b"x"), batch(b"y")))
+    client.send(VERSION, request(batch(b"x"), batch(b"y")))
     assert (answers(client), len(threads.runs)) == ([], 2)
     threads.run(2)
     assert answers(client) == [[(0, 0), (0, 0)]]
@@ -156,7 +156,7 @@ def test_a_disk_that_is_behind_makes_small_ones_wait_too(plane: Plane) -> None:
 def test_what_is_refused_is_left_to_nobody(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     plane.partition().configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
-    client.send(PRODUCE, VERSION, request(batch(BULK), acks=-1))
+    client.send(VERSION, request(batch(BULK), acks=-1))
     assert answers(client) == [[(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]]
     assert threads.runs == []
 
@@ -165,7 +165,7 @@ def test_a_bad_batch_is_refused_by_the_thread(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     broken = bytearray(batch(BULK))
     broken[-1] ^= 1
-    client.send(PRODUCE, VERSION, request(bytes(broken), batch(b"x")))
+    client.send(VERSION, request(bytes(broken), batch(b"x")))
     threads.run()
     assert answers(client) == [[(ErrorCode.CORRUPT_MESSAGE, -1), (0, 0)]]
     assert values(plane) == []
@@ -178,7 +178,7 @@ def test_a_bad_batch_is_refused_although_its_log_is_gone_meanwhile(
     threads, client = Threads(plane), plane.client()
     broken = bytearray(batch(BULK))
     broken[-1] ^= 1
-    client.send(PRODUCE, VERSION, request(bytes(broken)))
+    client.send(VERSION, request(bytes(broken)))
     assert threads.runs.pop(0)()
     if leaves == "fails":
         plane.partition().fail()
@@ -191,7 +191,7 @@ def test_a_bad_batch_is_refused_although_its_log_is_gone_meanwhile(
 def test_what_is_on_no_disk_is_not_acknowledged_though_its_log_is_gone(tmp_path: Path) -> None:
     plane = Plane(tmp_path, durable=True)
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(BULK)))
+    client.send(VERSION, request(batch(BULK)))
     assert threads.runs.pop(0)()
     plane.partition().fail()
     plane.loop.turn()
@@ -202,7 +202,7 @@ def test_what_is_on_no_disk_is_not_acknowledged_though_its_log_is_gone(tmp_path:
 def test_without_acknowledgement_the_order_is_the_same(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     for value in (BULK, b"second", b"third"):
-        client.send(PRODUCE, VERSION, request(batch(value), acks=0))
+        client.send(VERSION, request(batch(value), acks=0))
     threads.run()
     assert values(plane) == [BULK, b"second", b"third"]
     assert answers(client) == []
@@ -211,17 +211,17 @@ def test_without_acknowledgement_the_order_is_the_same(plane: Plane) -> None:
 def test_a_batch_is_appended_though_its_connection_ends(plane: Plane) -> None:
     """Its memory stays until then."""
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(BULK)))
+    client.send(VERSION, request(batch(BULK)))
     client.connection.connection_lost(None)
-    plane.client().send(PRODUCE, VERSION, request(batch(b"x" * 60_000), first=1))
+    plane.client().send(VERSION, request(batch(b"x" * 60_000), first=1))
     threads.run()
     assert values(plane) == [BULK]
 
 
 def test_bytes_that_come_meanwhile_move_nothing(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(BULK)))
-    large = client.frame(PRODUCE, VERSION, request(batch(b"l" * 500_000)))
+    client.send(VERSION, request(batch(BULK)))
+    large = client.frame(VERSION, request(batch(b"l" * 500_000)))
     client.feed(large, piece=50_000)
     threads.run()
     assert values(plane) == [BULK]
@@ -234,7 +234,7 @@ def test_who_leads_no_more_says_so_to_who_waits_for_all(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     for index in (0, 1):
         plane.partition(index).lead(4, 1, (NODE_ID, 7), (NODE_ID, 7))
-    client.send(PRODUCE, VERSION, request(batch(BULK), batch(BULK), acks=-1))
+    client.send(VERSION, request(batch(BULK), batch(BULK), acks=-1))
     threads.run()
     plane.partition(0).follow(7, 5)
     plane.partition(1).follow(7, 5)
@@ -249,7 +249,7 @@ def test_the_answer_of_a_threads_append_waits_for_followers(plane: Plane) -> Non
     threads, client = Threads(plane), plane.client()
     partition = plane.partition()
     partition.lead(4, 1, (NODE_ID, 7), (NODE_ID, 7))
-    client.send(PRODUCE, VERSION, request(batch(BULK), acks=-1))
+    client.send(VERSION, request(batch(BULK), acks=-1))
     threads.run()
     assert (answers(client), plane.produce.waiting.parked) == ([], 1)
     plane.table.replication.live = {NODE_ID: 1}
@@ -259,7 +259,7 @@ def test_the_answer_of_a_threads_append_waits_for_followers(plane: Plane) -> Non
 
 def test_a_topic_that_is_deleted_meanwhile(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
-    client.send(PRODUCE, VERSION, request(batch(BULK), batch(b"x")))
+    client.send(VERSION, request(batch(BULK), batch(b"x")))
     plane.table.remove_topic(b"t")
     threads.run()
     assert answers(client) == [

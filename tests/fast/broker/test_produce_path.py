@@ -23,7 +23,6 @@ from tests.broker.harness.plane_harness import TOPIC_ID, Plane, framed
 from tests.record_requests import only, produce_request
 from tests.reference.acl_rules import load
 
-PRODUCE = 0
 VERSIONS = range(3, 14)
 
 
@@ -42,9 +41,9 @@ def request(
 @pytest.mark.parametrize("version", VERSIONS)
 def test_appended_batch_is_answered_with_its_base_offset(plane: Plane, version: int) -> None:
     client = plane.client()
-    client.call(PRODUCE, version, request(version, two_records()))
+    client.call(version, request(version, two_records()))
 
-    response = client.call(PRODUCE, version, request(version, two_records()))
+    response = client.call(version, request(version, two_records()))
 
     answer = PartitionProduceResponse(index=0, base_offset=2, log_append_time_ms=-1)
     if version >= 5:
@@ -63,12 +62,12 @@ def test_unknown_topic_and_partition(plane: Plane, version: int) -> None:
     client = plane.client()
     unknown = request(version, two_records(), topic="nope", topic_id=UUID(int=9))
     topic_error = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else 3
-    assert only(client.call(PRODUCE, version, unknown)).error_code == topic_error
-    answer = only(client.call(PRODUCE, version, request(version, two_records(), partition=2)))
+    assert only(client.call(version, unknown)).error_code == topic_error
+    answer = only(client.call(version, request(version, two_records(), partition=2)))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.base_offset == -1
     assert only(
-        client.call(PRODUCE, version, request(version, two_records(), partition=-1))
+        client.call(version, request(version, two_records(), partition=-1))
     ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # fmt: skip
 
 
@@ -102,7 +101,7 @@ def changed(at: int, value: int) -> bytes:
     ],
 )
 def test_bad_records_are_refused(plane: Plane, records: bytes | None, error: int) -> None:
-    answer = only(plane.client().call(PRODUCE, 9, request(9, records)))
+    answer = only(plane.client().call(9, request(9, records)))
     assert (answer.error_code, answer.base_offset) == (error, -1)
     assert plane.partition().log_end_offset == 0
 
@@ -110,14 +109,14 @@ def test_bad_records_are_refused(plane: Plane, records: bytes | None, error: int
 def test_zstd_needs_version_7(plane: Plane) -> None:
     batch = build_batch([b"x" * 100], compression=4)
     client = plane.client()
-    refused = only(client.call(PRODUCE, 6, request(6, batch)))
+    refused = only(client.call(6, request(6, batch)))
     assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert only(client.call(PRODUCE, 7, request(7, batch))).error_code == ErrorCode.NONE
+    assert only(client.call(7, request(7, batch))).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("acks", [2, -2])
 def test_acks_other_than_minus_one_to_one_are_refused(plane: Plane, acks: int) -> None:
-    answer = only(plane.client().call(PRODUCE, 9, request(9, two_records(), acks=acks)))
+    answer = only(plane.client().call(9, request(9, two_records(), acks=acks)))
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert plane.partition().log_end_offset == 0
 
@@ -125,20 +124,20 @@ def test_acks_other_than_minus_one_to_one_are_refused(plane: Plane, acks: int) -
 def test_too_few_in_sync_replicas_refuse_a_write_that_waits_for_all(plane: Plane) -> None:
     partition, client = plane.partition(), plane.client()
     partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
-    answer = only(client.call(PRODUCE, 9, request(9, two_records(), acks=-1)))
+    answer = only(client.call(9, request(9, two_records(), acks=-1)))
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.append_batches(two_records())[0] == ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log_end_offset == 0
-    assert only(client.call(PRODUCE, 9, request(9, two_records(), acks=1))).error_code == 0
+    assert only(client.call(9, request(9, two_records(), acks=1))).error_code == 0
     partition.insync_replicas = 2
-    assert only(client.call(PRODUCE, 9, request(9, two_records(), acks=-1))).error_code == 0
+    assert only(client.call(9, request(9, two_records(), acks=-1))).error_code == 0
     assert partition.append_batches(two_records())[0] == 0
     assert partition.log_end_offset == 6
 
 
 def test_acks_zero_gets_no_answer(plane: Plane) -> None:
     client = plane.client()
-    client.send(PRODUCE, 9, request(9, two_records(), acks=0))
+    client.send(9, request(9, two_records(), acks=0))
     assert client.answers() == []
     assert plane.partition().log_end_offset == 2
     assert not client.transport.closed
@@ -146,7 +145,7 @@ def test_acks_zero_gets_no_answer(plane: Plane) -> None:
 
 def test_acks_zero_that_fails_closes_the_connection(plane: Plane) -> None:
     client = plane.client()
-    client.send(PRODUCE, 9, request(9, changed(-1, two_records()[-1] ^ 1), acks=0))
+    client.send(9, request(9, changed(-1, two_records()[-1] ^ 1), acks=0))
     assert client.answers() == []
     assert client.transport.closed
 
@@ -155,7 +154,7 @@ def test_acks_zero_that_fails_closes_the_connection(plane: Plane) -> None:
 def test_partition_that_is_led_elsewhere(plane: Plane, version: int) -> None:
     partition = plane.partition()
     partition.online, partition.leader_id = False, 9
-    answer = only(plane.client().call(PRODUCE, version, request(version, two_records())))
+    answer = only(plane.client().call(version, request(version, two_records())))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     if version >= 10:
         assert answer.current_leader == LeaderIdAndEpoch(leader_id=9, leader_epoch=3)
@@ -166,7 +165,7 @@ def test_frame_cut_anywhere_appends_nothing(plane: Plane, version: int) -> None:
     good = two_records()
     wanted = request(version, good)
     wanted.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=good))
-    whole = plane.client().frame(PRODUCE, version, wanted)[4:]
+    whole = plane.client().frame(version, wanted)[4:]
     for size in range(8, len(whole)):
         client = plane.client()
         client.feed(framed(whole[:size]))
@@ -179,7 +178,7 @@ def test_several_topics_and_partitions_in_one_request(plane: Plane) -> None:
     plane.add_topic("u", UUID(int=7), 1)
     parts = [PartitionProduceData(index=i, records=two_records()) for i in (1, 0, 5)]
     response = plane.client().call(
-        PRODUCE, 9,
+        9,
         ProduceRequest(
             acks=-1,
             topic_data=[
@@ -207,7 +206,7 @@ def test_leader_epoch_that_the_producer_knows(plane: Plane, version: int) -> Non
     def produce(epoch: int) -> PartitionProduceResponse:
         wanted = request(version, two_records())
         wanted.topic_data[0].partition_data[0].current_leader_epoch = epoch
-        return only(client.call(PRODUCE, version, wanted))
+        return only(client.call(version, wanted))
 
     fenced = produce(2)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -232,15 +231,15 @@ def test_who_may_not_give_offsets_is_refused(plane: Plane) -> None:
     client = plane.client()
     plane.plane.authorizer = authorizer = Authorizer()
     load(authorizer, [write])
-    refused = only(client.call(PRODUCE, 9, given(4)))
+    refused = only(client.call(9, given(4)))
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert refused.log_end_offset == -1, "which is none of its business"
-    assert only(client.call(PRODUCE, 9, request(9, two_records()))).error_code == ErrorCode.NONE
+    assert only(client.call(9, request(9, two_records()))).error_code == ErrorCode.NONE
     load(authorizer, [give])
-    refused = only(client.call(PRODUCE, 9, given(4)))
+    refused = only(client.call(9, given(4)))
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     load(authorizer, [give, write])
-    assert only(client.call(PRODUCE, 9, given(4))).base_offset == 4
+    assert only(client.call(9, given(4))).base_offset == 4
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def test_extension_field_of_a_wrong_size_is_malformed(
 ) -> None:
     """The request ends with the tagged fields of the partition, the topic and itself."""
     client = plane.client()
-    whole = client.frame(PRODUCE, 9, request(9, two_records()))[4:]
+    whole = client.frame(9, request(9, two_records()))[4:]
     assert whole[-3:] == b"\0\0\0"
     field = bytes([1, tag & 0x7F | 0x80, tag >> 7 & 0x7F | 0x80, tag >> 14, size]) + b"\0" * size
     client.feed(framed(whole[: len(whole) - behind - 1] + field + b"\0" * behind))
@@ -262,7 +261,7 @@ def test_extension_field_of_a_wrong_size_is_malformed(
 
 def test_tagged_fields_that_nobody_knows_are_skipped(plane: Plane) -> None:
     client = plane.client()
-    frame = client.frame(PRODUCE, 9, request(9, two_records()))[4:-1]
+    frame = client.frame(9, request(9, two_records()))[4:-1]
     frame += b"\x02" + b"\x05\x03abc" + b"\xe8\x07\x00"  # tags 5 and 1000
     client.feed(framed(frame))
     [(_, response)] = client.answers()
@@ -282,7 +281,7 @@ def test_what_was_appended_under_an_earlier_partition_count_stays_acknowledged(
 
     def produce(sequence: int, count: int) -> tuple[int, int]:
         records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
-        answer = only(client.call(PRODUCE, 9, produce_request("u", records, count=count, acks=-1)))
+        answer = only(client.call(9, produce_request("u", records, count=count, acks=-1)))
         return answer.error_code, answer.base_offset
 
     assert produce(0, 2) == (0, 0)
@@ -304,7 +303,7 @@ def test_known_partition_count(plane: Plane) -> None:
             TopicProduceData(name=name, partition_data=parts, partition_count=count)
             for name, count in counts
         ]
-        response = plane.client().call(PRODUCE, 9, ProduceRequest(acks=-1, topic_data=topics))
+        response = plane.client().call(9, ProduceRequest(acks=-1, topic_data=topics))
         return [topic.partition_responses[0].error_code for topic in response.responses]
 
     assert codes(("t", 1), ("u", 1), ("v", 1)) == [
@@ -321,7 +320,7 @@ def test_a_partition_that_retires_takes_nothing_whatever_count_is_known(plane: P
     def produce(index: int, count: int, sequence: int = 0) -> tuple[int, int]:
         records = build_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=sequence)
         wanted = produce_request("u", records, first=index, count=count, acks=-1)
-        answer = only(client.call(PRODUCE, 9, wanted))
+        answer = only(client.call(9, wanted))
         return answer.error_code, answer.base_offset
 
     assert produce(2, 3) == (0, 0)

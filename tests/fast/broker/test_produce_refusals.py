@@ -20,7 +20,7 @@ from tests.broker.harness.plane_harness import NODE_ID, Plane
 from tests.conformance.probes.batches import Flaws, batch
 from tests.record_requests import only, produce_request
 
-PRODUCE, VERSION = 0, 9
+VERSION = 9
 NOW = 1_700_000_000_000
 DAY_MS = 86_400_000
 GOOD = batch([b"x", b"y"])
@@ -30,7 +30,7 @@ def produce(plane: Plane, *batches: bytes, version: int = VERSION, client_id: st
     """The answer for partition 0 of `t`, or for as many as there are batches."""
     client = plane.client()
     client.client_id = client_id
-    response = client.call(PRODUCE, version, produce_request("t", *batches))
+    response = client.call(version, produce_request("t", *batches))
     found = response.responses[0].partition_responses
     return found[0] if len(batches) == 1 else found
 
@@ -107,7 +107,7 @@ class TestRecordErrors:
         bad = build_batch([b"v"], timestamp=NOW)
         frames = b""
         for data in (GOOD, bad, GOOD, bad):
-            frames += client.frame(PRODUCE, VERSION, produce_request("t", data))
+            frames += client.frame(VERSION, produce_request("t", data))
         client.feed(frames)
         answers = [only(answer) for _, answer in client.answers()]
         assert [answer.base_offset for answer in answers] == [0, -1, 2, -1]
@@ -159,7 +159,7 @@ class TestWhichErrorWins:
 
     def test_acks_are_looked_at_behind_the_records(self, plane: Plane) -> None:
         for data, error in ((b"", ErrorCode.INVALID_RECORD), (GOOD, 21)):
-            response = plane.client().call(PRODUCE, VERSION, produce_request("t", data, acks=5))
+            response = plane.client().call(VERSION, produce_request("t", data, acks=5))
             assert only(response).error_code == error
 
 
@@ -233,7 +233,7 @@ class TestInternalTopics:
             client = internal.client()
             client.client_id = client_id
             wanted = produce_request(UUID(int=9) if version >= 13 else "__consumer_offsets", GOOD)
-            client.feed(b"".join(client.frame(PRODUCE, version, wanted) for _ in range(count)))
+            client.feed(b"".join(client.frame(version, wanted) for _ in range(count)))
             codes = [only(answer).error_code for _, answer in client.answers()]
             assert codes == [error] * count
         end = internal.partition(topic="__consumer_offsets").log_end_offset
@@ -241,5 +241,5 @@ class TestInternalTopics:
 
     def test_what_is_wrong_with_the_records_is_told_first(self, internal: Plane) -> None:
         client = internal.client()
-        answer = client.call(PRODUCE, 9, produce_request("__consumer_offsets", b""))
+        answer = client.call(9, produce_request("__consumer_offsets", b""))
         assert only(answer).error_code == ErrorCode.INVALID_RECORD

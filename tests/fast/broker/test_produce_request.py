@@ -19,7 +19,6 @@ from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.harness.plane_harness import TOPIC_ID, Client, Plane, framed
 
-PRODUCE = 0
 VERSIONS = (3, 9, 13)
 LEFT, RIGHT = 4000, 5000  # more in one request than memory is kept for
 
@@ -40,7 +39,7 @@ def request(version: int, *topics: list[int], records: bytes | None = None) -> P
 
 def asked(client: Client, version: int, wanted: ProduceRequest) -> list[list[tuple[int, int]]]:
     """(partition, error code) of each topic of the answer."""
-    response = client.call(PRODUCE, version, wanted)
+    response = client.call(version, wanted)
     return [[(p.index, p.error_code) for p in t.partition_responses] for t in response.responses]
 
 
@@ -89,7 +88,7 @@ def test_of_what_is_named_twice_the_last_batch_counts(
             topics.append(TopicProduceData(name=name, partition_data=parts))
         wanted = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
 
-        response = plane.client().call(PRODUCE, version, wanted)
+        response = plane.client().call(version, wanted)
 
         def code(name: str, index: int) -> int:
             there = name == "t" and index < 2
@@ -117,7 +116,7 @@ def test_a_count_that_the_frame_cannot_hold_appends_nothing(
     plane: Plane, count: int, inner: bool
 ) -> None:
     batch = build_batch([b"one"], timestamp=1_700_000_000_000)
-    frame = bytearray(plane.client().frame(PRODUCE, 3, request(3, [0, 1], records=batch))[4:])
+    frame = bytearray(plane.client().frame(3, request(3, [0, 1], records=batch))[4:])
     head = 2 + 2 + 4 + 2 + len(b"me") + 2 + 2 + 4  # to the acks and the timeout
     at = head + 4 + 2 + len(b"t") if inner else head
     (before,) = struct.unpack_from(">i", frame, at)
@@ -139,7 +138,7 @@ def test_more_partitions_than_a_request_may_have_append_nothing(tmp_path: Path) 
     client = plane.client()
     assert len(asked(client, 9, request(9, list(range(99))))[0]) == 99
 
-    client.feed(client.frame(PRODUCE, 9, request(9, [0], list(range(2, 101)), records=batch)))
+    client.feed(client.frame(9, request(9, [0], list(range(2, 101)), records=batch)))
 
     assert client.transport.closed
     assert plane.partition(0).log_end_offset == 0

@@ -66,7 +66,7 @@ def batch(
 def codes(plane: Plane, batches: dict[int, bytes], name: str | None = "tx") -> list[int]:
     """The error codes of the answer, in the order of the requested partitions."""
     request = produce_request("t", *batches.values(), at=list(batches), transactional_id=name)
-    response = plane.client().call(PRODUCE, VERSION, request)
+    response = plane.client().call(VERSION, request)
     return [row.error_code for row in response.responses[0].partition_responses]
 
 
@@ -145,7 +145,7 @@ def test_what_is_not_known_yet_waits_and_so_does_what_comes_behind_it(
 
     asked.holds = True
     client = plane.client()
-    numbers = [client.send(PRODUCE, VERSION, produce(sequence)) for sequence in range(3)]
+    numbers = [client.send(VERSION, produce(sequence)) for sequence in range(3)]
     assert client.answers() == []
     assert len(asked.held) == 1
     assert plane.partition(0).log_end_offset == 0

@@ -17,7 +17,6 @@ from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 from tests.fast.broker.test_fetch_path import append
 from tests.record_requests import fetch_request, only
 
-FETCH = 1
 FOLLOWERS = (6, 7, 8)
 REPLICAS = (NODE_ID, *FOLLOWERS)
 LAG_MS = 1000
@@ -48,7 +47,7 @@ class Leader(Plane):
 
 def fetched(client: Client, node: int, offset: int, epoch: int = -1) -> PartitionData:
     asked = fetch_request(TOPIC_ID, offset, node=node, epoch=epoch)
-    return only(client.call(FETCH, 16, asked))
+    return only(client.call(16, asked))
 
 
 @pytest.fixture

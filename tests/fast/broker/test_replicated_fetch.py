@@ -23,7 +23,7 @@ from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 from tests.fast.broker.test_fetch_path import append
 from tests.record_requests import fetch_part, fetch_request, only, produce_request
 
-PRODUCE, FETCH = 0, 1
+FETCH = 1
 NEAR, FAR = 6, 7
 REPLICAS = (NODE_ID, NEAR, FAR)
 VERSIONS = range(4, 19)
@@ -48,7 +48,7 @@ def request(version: int, offset: int, *, node: int = -1, **more: Any) -> FetchR
 
 
 def call(client: Client, version: int, offset: int, **more: Any) -> PartitionData:
-    return only(client.call(FETCH, version, request(version, offset, **more)))
+    return only(client.call(version, request(version, offset, **more)))
 
 
 def committed(plane: Plane, offset: int) -> None:
@@ -78,7 +78,7 @@ def test_an_append_wakes_followers_and_the_high_watermark_consumers(plane: Plane
     clients = [plane.client() for _ in range(3)]
     waiting = dict(zip((NEAR, FAR, -1), clients, strict=True))
     for node, client in waiting.items():
-        client.send(FETCH, 16, request(16, 0, node=node, max_wait_ms=500, min_bytes=1))
+        client.send(16, request(16, 0, node=node, max_wait_ms=500, min_bytes=1))
     data = append(plane)
     plane.loop.turn()
     for node in (NEAR, FAR):
@@ -95,7 +95,7 @@ def test_an_append_wakes_followers_and_the_high_watermark_consumers(plane: Plane
 def test_a_new_leader_fences_who_waits_with_the_old_epoch(plane: Plane) -> None:
     client = plane.client()
     asked = request(16, 0, node=NEAR, max_wait_ms=500, min_bytes=1, current_leader_epoch=3)
-    client.send(FETCH, 16, asked)
+    client.send(16, asked)
     plane.partition().follow(FAR, 4)
     plane.loop.turn()
     [(_, response)] = client.answers()
@@ -121,11 +121,11 @@ def test_a_followers_leader_epoch_is_checked_before_it_counts(
 def wait_in_session(client: Client, offset: int) -> None:
     """Open a follower's session at an offset, and let its next fetch wait."""
     opened = request(16, offset, node=NEAR, session_id=0, session_epoch=0)
-    session_id = client.call(FETCH, 16, opened).session_id
+    session_id = client.call(16, opened).session_id
     waiting = fetch_request(
         TOPIC_ID, node=NEAR, max_wait_ms=500, session_id=session_id, session_epoch=1
     )
-    client.send(FETCH, 16, waiting)
+    client.send(16, waiting)
 
 
 def test_a_waiting_follower_hears_at_once_where_the_log_begins_now(plane: Plane) -> None:
@@ -202,7 +202,7 @@ def test_what_the_leader_says_wakes_a_consumer_at_a_follower(plane: Plane) -> No
     data = append(plane)
     plane.partition().follow(NEAR, 4)
     client = plane.client()
-    client.send(FETCH, 16, request(16, 0, max_wait_ms=500, min_bytes=1))
+    client.send(16, request(16, 0, max_wait_ms=500, min_bytes=1))
     plane.partition().take_high_watermark(7)  # its log ends before
     plane.loop.turn()
     [(_, response)] = client.answers()
@@ -214,7 +214,7 @@ def test_what_the_leader_says_wakes_a_consumer_at_a_follower(plane: Plane) -> No
 def test_a_follower_takes_no_records(plane: Plane) -> None:
     plane.partition().follow(NEAR, 4)
     asked = produce_request("t", build_batch([b"v"], timestamp=1), acks=-1)
-    response = plane.client().call(PRODUCE, 12, asked)
+    response = plane.client().call(12, asked)
     assert only(response).error_code == NOT_LEADER
 
 
@@ -232,13 +232,13 @@ def endpoint(node_id: int, listener: str) -> bytes | None:
 def test_who_asked_the_wrong_broker_is_told_where_the_leader_is(plane: Plane, leader: int) -> None:
     plane.table.node_endpoint = endpoint
     plane.partition().follow(leader, 4)
-    response = plane.client().call(FETCH, 16, request(16, 0, node=NEAR))
+    response = plane.client().call(16, request(16, 0, node=NEAR))
     expected = [NodeEndpoint(node_id=FAR, host="h", port=1, rack="r")] if leader == FAR else []
     assert response.node_endpoints == expected
     hint = only(response).current_leader
     assert (hint.leader_id, hint.leader_epoch) == ((leader, 4) if leader >= 0 else (-1, -1))
     asked = produce_request("t", build_batch([b"v"], timestamp=1), acks=1)
-    response = plane.client().call(PRODUCE, 12, asked)
+    response = plane.client().call(12, asked)
     assert [each.node_id for each in response.node_endpoints] == [each.node_id for each in expected]
 
 
@@ -316,7 +316,7 @@ def test_no_quota_of_clients_holds_a_follower_back(plane: Plane) -> None:
         call(client, 16, 0, node=node)
         client = plane.client()
         client.connection.quotas = quotas
-        client.send(FETCH, 16, request(16, 1, node=node, max_wait_ms=500, min_bytes=1))
+        client.send(16, request(16, 1, node=node, max_wait_ms=500, min_bytes=1))
         charged[node] = quotas
     append(plane, 1)
     committed(plane, 2)
@@ -344,7 +344,7 @@ class Session:
         asked = fetch_request(
             TOPIC_ID, *parts, node=NEAR, session_id=self.session_id, session_epoch=self.epoch
         )
-        response = self.client.call(FETCH, 16, asked)
+        response = self.client.call(16, asked)
         assert response.error_code == 0
         self.session_id, self.epoch = response.session_id, self.epoch + 1
         answered = {p.partition_index: p for topic in response.responses for p in topic.partitions}
@@ -389,7 +389,7 @@ def test_a_followers_session_tells_all_that_changes_and_nothing_else(
                 partition.append_batches(bytearray(build_batch([b"v"], timestamp=1)))
             case "other" if partition.online:
                 part = fetch_part(partition.log_end_offset, index)
-                plane.client().call(FETCH, 16, fetch_request(TOPIC_ID, part, node=FAR))
+                plane.client().call(16, fetch_request(TOPIC_ID, part, node=FAR))
             case "join":
                 isr = rng.choice([(NODE_ID,), (NODE_ID, NEAR), (NODE_ID, FAR), REPLICAS])
                 partition.isr_applied(isr, partition.isr_version + 1, epochs[index])

@@ -16,7 +16,6 @@ from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 from tests.plain_messages import Answer
 from tests.record_requests import fetch_request, produce_request
 
-PRODUCE = 0
 NEAR, FAR = 6, 7
 REPLICAS = (NODE_ID, NEAR, FAR)
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -39,7 +38,7 @@ class Cluster(Plane):
 
     def fetched(self, node_id: int, offset: int) -> None:
         """A follower asks for the records from an offset on."""
-        self.client().send(1, 16, fetch_request(TOPIC_ID, offset, node=node_id))
+        self.client().send(16, fetch_request(TOPIC_ID, offset, node=node_id))
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def test_the_answer_comes_when_all_in_sync_replicas_have_the_records(
     cluster: Cluster, version: int
 ) -> None:
     client = cluster.client()
-    client.send(PRODUCE, version, produce(0))
+    client.send(version, produce(0))
     assert client.answers() == []
     cluster.fetched(NEAR, 1)
     cluster.loop.turn()
@@ -80,7 +79,7 @@ def test_the_answer_comes_when_all_in_sync_replicas_have_the_records(
 @pytest.mark.parametrize("acks", [0, 1])
 def test_other_acks_wait_for_nobody(cluster: Cluster, acks: int) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0, acks=acks))
+    client.send(9, produce(0, acks=acks))
     assert answered(client) == ([[(0, 0, 0)]] if acks else [])
     assert cluster.partition().high_watermark == 0
     assert cluster.partition().log_end_offset == 1
@@ -88,9 +87,9 @@ def test_other_acks_wait_for_nobody(cluster: Cluster, acks: int) -> None:
 
 def test_requests_behind_are_appended_and_all_are_answered_in_order(cluster: Cluster) -> None:
     client = cluster.client()
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce(0)) for _ in range(3)))
-    client.send(PRODUCE, 9, produce(1))
-    client.send(PRODUCE, 9, produce(0, acks=1))
+    client.feed(b"".join(client.frame(9, produce(0)) for _ in range(3)))
+    client.send(9, produce(1))
+    client.send(9, produce(0, acks=1))
     assert cluster.partition().log_end_offset == 4
     cluster.advance_to(2)
     assert answered(client) == [[(0, 0, 0)], [(0, 0, 1)]]
@@ -100,7 +99,7 @@ def test_requests_behind_are_appended_and_all_are_answered_in_order(cluster: Clu
 
 def test_answers_of_one_fetch_leave_in_one_write(cluster: Cluster) -> None:
     client = cluster.client()
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce(0)) for _ in range(3)))
+    client.feed(b"".join(client.frame(9, produce(0)) for _ in range(3)))
     written = []
     client.transport.write = lambda data: written.append(bytes(data))  # type: ignore[method-assign]
     cluster.advance_to(3)
@@ -110,7 +109,7 @@ def test_answers_of_one_fetch_leave_in_one_write(cluster: Cluster) -> None:
 def test_a_request_of_several_partitions_waits_for_each(cluster: Cluster) -> None:
     cluster.partition(1).lead(3, 1, (NODE_ID, NEAR), (NODE_ID, NEAR))
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0, 1))
+    client.send(9, produce(0, 1))
     cluster.advance_to(1)
     assert client.answers() == []
     cluster.partition(1).follow(NEAR, 4)
@@ -120,8 +119,8 @@ def test_a_request_of_several_partitions_waits_for_each(cluster: Cluster) -> Non
 
 def test_the_wait_ends_with_the_requests_time(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0, timeout_ms=500))
-    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    client.send(9, produce(0, timeout_ms=500))
+    client.send(9, produce(0, timeout_ms=100))
     cluster.now_ms += 499
     cluster.loop.fire_timers()
     assert client.answers() == []  # the second waits for the first
@@ -139,7 +138,7 @@ def test_the_wait_ends_with_the_requests_time(cluster: Cluster) -> None:
 def test_of_many_waits_that_end_together_each_turn_answers_some(cluster: Cluster) -> None:
     for client in [cluster.client() for _ in range(6)]:
         for _ in range(200):
-            client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+            client.send(9, produce(0, timeout_ms=100))
     cluster.now_ms += 100
     left = []
     for _ in range(3):
@@ -150,8 +149,8 @@ def test_of_many_waits_that_end_together_each_turn_answers_some(cluster: Cluster
 
 def test_the_timer_is_set_for_the_next_wait(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
-    client.send(PRODUCE, 9, produce(0, timeout_ms=300))
+    client.send(9, produce(0, timeout_ms=100))
+    client.send(9, produce(0, timeout_ms=300))
     cluster.now_ms += 100
     cluster.loop.fire_timers()
     assert answered(client) == [[(0, ErrorCode.REQUEST_TIMED_OUT, 0)]]
@@ -161,7 +160,7 @@ def test_the_timer_is_set_for_the_next_wait(cluster: Cluster) -> None:
 
 def test_lost_leadership_is_told_with_the_new_leader(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 10, produce(0))
+    client.send(10, produce(0))
     cluster.partition().follow(FAR, 4)
     cluster.loop.turn()
     [(_, response)] = client.answers()
@@ -185,7 +184,7 @@ def test_lost_leadership_is_told_with_the_new_leader(cluster: Cluster) -> None:
 
 def test_a_deleted_topic_ends_the_wait(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     cluster.table.remove_topic(b"t")
     cluster.loop.turn()
     assert answered(client) == [[(0, NOT_LEADER, 0)]]
@@ -193,7 +192,7 @@ def test_a_deleted_topic_ends_the_wait(cluster: Cluster) -> None:
 
 def test_another_epoch_of_the_same_leader_keeps_the_wait(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     cluster.partition().lead(4, 2, REPLICAS, (NODE_ID, FAR))
     cluster.loop.turn()
     assert client.answers() == []
@@ -208,7 +207,7 @@ def test_too_few_in_sync_replicas_refuse_before_the_append(cluster: Cluster) -> 
     partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
     partition.isr_applied((NODE_ID,), 2, 3)
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     assert answered(client) == [[(0, ErrorCode.NOT_ENOUGH_REPLICAS, -1)]]
     assert partition.log_end_offset == 0
 
@@ -217,7 +216,7 @@ def test_too_few_after_the_append_hold_the_high_watermark(cluster: Cluster) -> N
     partition = cluster.partition()
     partition.configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0, timeout_ms=100))
+    client.send(9, produce(0, timeout_ms=100))
     partition.isr_applied((NODE_ID,), 2, 3)
     cluster.loop.turn()
     assert (client.answers(), partition.high_watermark) == ([], 0)
@@ -228,7 +227,7 @@ def test_too_few_after_the_append_hold_the_high_watermark(cluster: Cluster) -> N
 
 def test_a_lost_connection_waits_no_more(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     client.connection.connection_lost(None)
     assert cluster.partition().replication.waiting == 0  # type: ignore[union-attr]
     assert cluster.produce.waiting.parked == 0
@@ -238,12 +237,12 @@ def test_a_lost_connection_waits_no_more(cluster: Cluster) -> None:
 
 def test_a_partition_that_is_left_with_one_replica_answers(cluster: Cluster) -> None:
     client = cluster.client()
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     cluster.partition().lead(4, 2, (NODE_ID,), (NODE_ID,))
     cluster.loop.turn()
     assert answered(client) == [[(0, 0, 0)]]
     assert cluster.partition().replication is None
-    client.send(PRODUCE, 9, produce(0))
+    client.send(9, produce(0))
     assert answered(client) == [[(0, 0, 1)]]
 
 
@@ -253,7 +252,7 @@ def test_a_duplicate_waits_for_what_it_repeats(cluster: Cluster) -> None:
     asked.topic_data[0].partition_data[0].records = batch
     clients = [cluster.client(), cluster.client()]
     for client in clients:
-        client.send(PRODUCE, 9, asked)
+        client.send(9, asked)
         assert client.answers() == []
     assert cluster.partition().log_end_offset == 1
     cluster.advance_to(1)
@@ -268,12 +267,12 @@ def test_the_disk_is_waited_for_too(tmp_path: Path) -> None:
         lambda appended, slot, body: flushed.append(lambda: slot.complete(body))
     )
     first, second = cluster.client(), cluster.client()
-    first.send(PRODUCE, 9, produce(0))
+    first.send(9, produce(0))
     cluster.advance_to(1)
     assert first.answers() == []
     flushed.pop()()
     assert answered(first) == [[(0, 0, 0)]]
-    second.send(PRODUCE, 9, produce(0))
+    second.send(9, produce(0))
     flushed.pop()()
     assert second.answers() == []
     cluster.advance_to(2)

@@ -93,21 +93,21 @@ def test_produce_needs_write_on_each_topic(plane: Plane, version: int) -> None:
     client = client_of(plane)
     absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED
     asked = produce(version, "t", "other", "absent")
-    assert codes(client.call(PRODUCE, version, asked)) == [DENIED, DENIED, absent]
+    assert codes(client.call(version, asked)) == [DENIED, DENIED, absent]
     rules(plane, acl(WRITE), acl(READ, "other"))
-    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED, absent]
+    assert codes(client.call(version, asked)) == [0, DENIED, absent]
     rules(plane, acl(WRITE), acl(WRITE, "absent"))
     absent = absent if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED, absent]
+    assert codes(client.call(version, asked)) == [0, DENIED, absent]
     assert plane.partition().log_end_offset == 2
     assert plane.partition(topic="other").log_end_offset == 0
     root = client_of(plane, "User:root")
-    assert codes(root.call(PRODUCE, version, produce(version, "other"))) == [0]
+    assert codes(root.call(version, produce(version, "other"))) == [0]
 
 
 def test_produce_without_acks_and_without_the_right_ends_the_connection(plane: Plane) -> None:
     client = client_of(plane)
-    client.send(PRODUCE, 9, produce(9, "t", acks=0))
+    client.send(9, produce(9, "t", acks=0))
     assert client.transport.closed
     assert plane.partition().log_end_offset == 0
 
@@ -122,11 +122,11 @@ def test_transactional_records_need_write_on_their_id(plane: Plane, version: int
     )
     asked = produce(version, "t", "other", records=in_transaction, transactional_id="tx")
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert codes(client.call(PRODUCE, version, asked)) == [refused, refused]
+    assert codes(client.call(version, asked)) == [refused, refused]
     asked_plain = produce(version, "t", transactional_id="tx")
-    assert codes(client.call(PRODUCE, version, asked_plain)) == [0]
+    assert codes(client.call(version, asked_plain)) == [0]
     rules(plane, acl(WRITE), acl(WRITE, "tx", AclResourceType.TRANSACTIONAL_ID))
-    assert codes(client.call(PRODUCE, version, asked)) == [0, DENIED]
+    assert codes(client.call(version, asked)) == [0, DENIED]
 
 
 def test_the_coordinator_is_not_asked_about_topics_that_may_not_be_written(plane: Plane) -> None:
@@ -142,7 +142,7 @@ def test_the_coordinator_is_not_asked_about_topics_that_may_not_be_written(plane
         [b"x"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
     request = produce(9, "t", "other", records=records, transactional_id="tx")
-    assert codes(client_of(plane).call(PRODUCE, 9, request)) == [0, DENIED]
+    assert codes(client_of(plane).call(9, request)) == [0, DENIED]
     [partitions] = asked
     assert [partition for partition, _ in partitions] == [plane.partition()]
 
@@ -153,15 +153,15 @@ def test_fetch_needs_read_on_each_topic(plane: Plane, version: int) -> None:
     client = client_of(plane)
     absent = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else DENIED
     asked = fetch(version, "t", "other", "absent")
-    refused = client.call(FETCH, version, asked)
+    refused = client.call(version, asked)
     assert codes(refused) == [DENIED, DENIED, absent]
     row = refused.responses[0].partitions[0]
     assert (row.high_watermark, row.last_stable_offset, row.records or b"") == (-1, -1, b"")
     rules(plane, acl(READ), acl(WRITE, "other"))
-    assert codes(client.call(FETCH, version, asked)) == [0, DENIED, absent]
+    assert codes(client.call(version, asked)) == [0, DENIED, absent]
     rules(plane, acl(READ), acl(READ, "absent"))
     absent = absent if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert codes(client.call(FETCH, version, asked)) == [0, DENIED, absent]
+    assert codes(client.call(version, asked)) == [0, DENIED, absent]
 
 
 @pytest.mark.parametrize("version", [7, 12, 13, 17])
@@ -169,7 +169,7 @@ def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int
     """The rights are checked at every fetch, also of partitions that it does not name again."""
     rules(plane, acl(READ), acl(READ, "other"))
     client = client_of(plane)
-    first = client.call(FETCH, version, fetch(version, "t", "other", session_epoch=0))
+    first = client.call(version, fetch(version, "t", "other", session_epoch=0))
     assert codes(first) == [0, 0]
     session = first.session_id
     assert session
@@ -177,7 +177,7 @@ def test_a_fetch_session_follows_changes_of_the_rules(plane: Plane, version: int
     def go_on(client: Client, epoch: int) -> list[int]:
         plane.partition().append_batches(bytearray(build_batch([b"x"])))
         more = fetch(version, session_id=session, session_epoch=epoch)
-        return codes(client.call(FETCH, version, more))
+        return codes(client.call(version, more))
 
     assert go_on(client, 1) == [0], "only the topic with news is told"
     rules(plane, acl(READ))
@@ -199,7 +199,7 @@ def test_a_fetch_that_waits_is_answered_with_the_rights_of_then(
     """Whether records wake it or its time is over."""
     rules(plane, acl(READ))
     client = client_of(plane)
-    client.send(FETCH, version, fetch(version, "t", max_wait_ms=2**31 - 1))
+    client.send(version, fetch(version, "t", max_wait_ms=2**31 - 1))
     assert client.answers() == []
     rules(plane)
     if by_data:
@@ -215,15 +215,15 @@ def test_a_fetch_that_waits_is_answered_with_the_rights_of_then(
 
 def test_no_fetch_waits_for_longer_than_five_minutes(plane: Plane) -> None:
     client = client_of(plane, "User:root")
-    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=2**31 - 1))
+    client.send(12, fetch(12, "t", max_wait_ms=2**31 - 1))
     [timer] = plane.loop.timers
     assert timer.delay_s == 300
 
 
 def test_the_end_of_a_session_ends_what_waits_for_data(plane: Plane) -> None:
     client = client_of(plane, "User:root")
-    client.send(FETCH, 12, fetch(12, "t", max_wait_ms=60_000))
-    client.send(FETCH, 12, fetch(12, "other", max_wait_ms=60_000))
+    client.send(12, fetch(12, "t", max_wait_ms=60_000))
+    client.send(12, fetch(12, "other", max_wait_ms=60_000))
     client.connection.end_waits()
     assert [codes(response) for _, response in client.answers()] == [[0], [0]]
     assert plane.fetch.parked == 0
@@ -234,36 +234,36 @@ def test_a_fetch_session_is_its_principals_on_its_listener(plane: Plane, version
     """For other principals it does not exist, whatever they request with its id."""
     rules(plane, acl(READ))
     mine = client_of(plane)
-    session = mine.call(FETCH, version, fetch(version, "t", session_epoch=0)).session_id
+    session = mine.call(version, fetch(version, "t", session_epoch=0)).session_id
     elsewhere = plane.client(listener="OTHER")
     elsewhere.connection.principal = "User:alice"
     for stranger in (client_of(plane, "User:root"), elsewhere):
         for epoch in (1, 2):
             asked = fetch(version, session_id=session, session_epoch=epoch)
-            refused = stranger.call(FETCH, version, asked)
+            refused = stranger.call(version, asked)
             assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             assert (refused.session_id, refused.responses) == (0, [])
         for epoch in (0, -1):
             asked = fetch(version, "t", session_id=session, session_epoch=epoch)
-            assert stranger.call(FETCH, version, asked).session_id != session
+            assert stranger.call(version, asked).session_id != session
     again = fetch(version, session_id=session, session_epoch=1)
-    assert client_of(plane).call(FETCH, version, again).session_id == session
+    assert client_of(plane).call(version, again).session_id == session
 
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_who_may_read_nothing_gets_no_fetch_session(plane: Plane, version: int) -> None:
     client = client_of(plane)
     asked = fetch(version, "t", "other", "absent", session_epoch=0)
-    assert client.call(FETCH, version, asked).session_id == 0
+    assert client.call(version, asked).session_id == 0
     as_follower = {"replica_state": ReplicaState(replica_id=7, replica_epoch=1)}
     if version < 15:
         as_follower = {"replica_id": 7}
     asked = fetch(version, "t", session_epoch=0, **as_follower)
-    assert client.call(FETCH, version, asked).session_id == 0
+    assert client.call(version, asked).session_id == 0
     assert plane.sessions.sessions == {}
     rules(plane, acl(READ))
     asked = fetch(version, "t", "other", session_epoch=0)
-    assert client.call(FETCH, version, asked).session_id
+    assert client.call(version, asked).session_id
 
 
 @pytest.mark.parametrize("version", [12, 17])
@@ -276,16 +276,16 @@ def test_who_says_that_it_is_a_follower_needs_cluster_action(plane: Plane, versi
     rules(plane, acl(READ))
     client = client_of(plane)
     asked = fetch(version, "t", "absent", **me)
-    assert codes(client.call(FETCH, version, asked)) == [DENIED, DENIED]
+    assert codes(client.call(version, asked)) == [DENIED, DENIED]
     rules(plane, acl(AclOperation.CLUSTER_ACTION, CLUSTER_NAME, AclResourceType.CLUSTER))
-    code, absent = codes(client.call(FETCH, version, asked))
+    code, absent = codes(client.call(version, asked))
     assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "as everywhere: 2 has no replica"
     unknown = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert absent in unknown
     plane.plane.fetch.peer_listener = "BROKERS"
-    assert codes(client.call(FETCH, version, asked)) == [DENIED, DENIED]
+    assert codes(client.call(version, asked)) == [DENIED, DENIED]
     plane.plane.fetch.peer_listener = "PLAINTEXT"
-    assert codes(client.call(FETCH, version, asked))[0] == code
+    assert codes(client.call(version, asked))[0] == code
 
 
 def test_cached_answers_are_one_principals(plane: Plane) -> None:
@@ -296,7 +296,7 @@ def test_cached_answers_are_one_principals(plane: Plane) -> None:
     alice, again, bob = (client_of(plane, f"User:{name}") for name in ("alice", "alice", "bob"))
 
     def ask(client: Client) -> str:
-        return str(client.call(METADATA, 9, asked).cluster_id)
+        return str(client.call(9, asked).cluster_id)
 
     assert [ask(alice), ask(again), ask(bob), ask(bob), ask(alice)] == ["0", "0", "1", "1", "0"]
     rules(plane, acl(READ))
@@ -313,11 +313,11 @@ def test_who_hears_of_denials_hears_each_and_nothing_of_what_is_allowed(plane: P
     rules(plane, acl(WRITE), acl(READ))
     client = client_of(plane)
     host = client.connection.client_host
-    client.call(PRODUCE, 9, produce(9, "t"))
-    client.call(FETCH, 12, fetch(12, "t"))
+    client.call(9, produce(9, "t"))
+    client.call(12, fetch(12, "t"))
     assert heard == []
-    client.call(PRODUCE, 9, produce(9, "t", "other"))
-    client.call(FETCH, 13, fetch(13, "other", "t"))
+    client.call(9, produce(9, "t", "other"))
+    client.call(13, fetch(13, "other", "t"))
     alice = ("User:alice", host)
     topic, cluster = AclResourceType.TOPIC, AclResourceType.CLUSTER
     assert heard == [
@@ -328,9 +328,9 @@ def test_who_hears_of_denials_hears_each_and_nothing_of_what_is_allowed(plane: P
         [b"x"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
     asked = produce(9, "t", records=in_transaction, transactional_id="tx")
-    client.call(PRODUCE, 9, asked)
+    client.call(9, asked)
     follower = ReplicaState(replica_id=1, replica_epoch=-1)
-    client.call(FETCH, 15, fetch(15, "t", replica_state=follower))
+    client.call(15, fetch(15, "t", replica_state=follower))
     assert heard == [
         (*alice, WRITE, AclResourceType.TRANSACTIONAL_ID, "tx", PRODUCE),
         (*alice, AclOperation.CLUSTER_ACTION, cluster, CLUSTER_NAME, FETCH),

@@ -16,7 +16,7 @@ from kstore.protocol.metadata.metadata import MetadataRequest, MetadataRequestTo
 from tests.broker.harness.plane_harness import Client, Plane, framed
 from tests.record_requests import fetch_part, fetch_request, produce_request
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 3, 18, 19
+METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
 
 
 def produce(size: int = 10) -> ProduceRequest:
@@ -35,7 +35,7 @@ def ids(client: Client) -> list[int]:
 def test_frames_in_pieces_of_any_size(plane: Plane, piece: int) -> None:
     client = plane.client()
     sizes = [1, 70_000, 3, 300_000, 1, 5000] if piece > 1000 else [1, 200, 5]
-    data = b"".join(client.frame(PRODUCE, 9, produce(size)) for size in sizes)
+    data = b"".join(client.frame(9, produce(size)) for size in sizes)
 
     client.feed(data, piece)
 
@@ -49,20 +49,20 @@ def test_answers_of_one_read_go_out_in_one_write(plane: Plane) -> None:
     writes: list[int] = []
     write = client.transport.write
     client.transport.write = lambda data: (writes.append(len(data)), write(data))[1]
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce()) for _ in range(20)))
+    client.feed(b"".join(client.frame(9, produce()) for _ in range(20)))
     assert len(writes) == 1
     assert len(ids(client)) == 20
 
 
 def test_a_parked_request_holds_answers_back_but_not_appends(plane: Plane) -> None:
     client = plane.client()
-    client.send(FETCH, 12, long_poll(offset=0))
+    client.send(12, long_poll(offset=0))
     plane.server.answers[CREATE_TOPICS] = object()
-    client.feed(client.frame(METADATA, 9, MetadataRequest())[:0])
+    client.feed(client.frame(9, MetadataRequest())[:0])
     assert client.connection.parked == 1
 
     other = plane.client()
-    assert other.send(PRODUCE, 9, produce()) == 1
+    assert other.send(9, produce()) == 1
 
     assert client.answers() == []
     plane.loop.turn()
@@ -74,9 +74,9 @@ def test_produce_behind_a_parked_answer_is_appended_and_answered_in_its_turn(pla
     client = plane.client()
     later = object()
     plane.server.answers[METADATA] = later
-    client.send(METADATA, 9, MetadataRequest())
-    client.send(PRODUCE, 9, produce())
-    client.send(PRODUCE, 9, produce())
+    client.send(9, MetadataRequest())
+    client.send(9, produce())
+    client.send(9, produce())
     assert client.raw_answers() == []
     assert plane.partition().log_end_offset == 2
 
@@ -93,7 +93,7 @@ def test_parked_answers_that_come_in_another_order_are_sent_in_request_order(pla
     client = plane.client()
     plane.server.answers[METADATA] = object()
     for _ in range(4):
-        client.send(METADATA, 9, MetadataRequest())
+        client.send(9, MetadataRequest())
     slots = [slot for _, slot in plane.server.parked]
 
     def finish(index: int) -> list[int]:
@@ -111,7 +111,7 @@ def test_an_answer_written_in_several_turns_keeps_its_place(plane: Plane, size: 
     client = plane.client()
     plane.server.answers[METADATA] = object()
     for _ in range(3):
-        client.send(METADATA, 9, MetadataRequest())
+        client.send(9, MetadataRequest())
     first, second, third = (slot for _, slot in plane.server.parked)
     buffer = second.open_large(2 * size)
     buffer.write(b"a" * size)
@@ -126,8 +126,8 @@ def test_an_answer_written_in_several_turns_keeps_its_place(plane: Plane, size: 
 def test_a_slot_completed_without_a_body_sends_nothing(plane: Plane) -> None:
     client = plane.client()
     plane.server.answers[METADATA] = object()
-    client.send(METADATA, 9, MetadataRequest())
-    client.send(PRODUCE, 9, produce())
+    client.send(9, MetadataRequest())
+    client.send(9, produce())
     plane.server.parked[0][1].complete(None)
     assert [struct.unpack_from(">i", answer)[0] for answer in client.raw_answers()] == [2]
 
@@ -135,7 +135,7 @@ def test_a_slot_completed_without_a_body_sends_nothing(plane: Plane) -> None:
 def test_a_slot_that_gives_up_closes_the_connection(plane: Plane) -> None:
     client = plane.client()
     plane.server.answers[METADATA] = object()
-    client.send(METADATA, 9, MetadataRequest())
+    client.send(9, MetadataRequest())
     plane.server.parked[0][1].give_up()
     assert client.transport.closed
 
@@ -143,8 +143,8 @@ def test_a_slot_that_gives_up_closes_the_connection(plane: Plane) -> None:
 def test_completing_after_the_connection_is_lost_does_nothing(plane: Plane) -> None:
     client = plane.client()
     plane.server.answers[METADATA] = object()
-    client.send(METADATA, 9, MetadataRequest())
-    client.send(FETCH, 12, long_poll())
+    client.send(9, MetadataRequest())
+    client.send(12, long_poll())
     client.connection.connection_lost(None)
     plane.server.parked[0][1].complete(b"late")
     assert client.raw_answers() == []
@@ -156,7 +156,7 @@ def test_too_many_parked_requests_stop_the_reading(tmp_path: Path) -> None:
     plane = Plane(tmp_path, max_parked=3)
     client = plane.client()
     plane.server.answers[METADATA] = object()
-    client.feed(b"".join(client.frame(METADATA, 9, MetadataRequest()) for _ in range(5)))
+    client.feed(b"".join(client.frame(9, MetadataRequest()) for _ in range(5)))
     assert client.connection.parked == 3
     assert not client.transport.reading
 
@@ -173,7 +173,7 @@ def test_a_transport_that_holds_too_much_stops_the_requests(plane: Plane) -> Non
     client = plane.client()
     client.connection.pause_writing()
     assert not client.transport.reading
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce()) for _ in range(3)))
+    client.feed(b"".join(client.frame(9, produce()) for _ in range(3)))
     assert client.answers() == []
     assert plane.partition().log_end_offset == 0
     client.connection.resume_writing()
@@ -184,7 +184,7 @@ def test_a_transport_that_holds_too_much_stops_the_requests(plane: Plane) -> Non
 def test_shared_budget_of_unfinished_requests(tmp_path: Path) -> None:
     plane = Plane(tmp_path, max_queued_bytes=150_000)
     first, second = plane.client(), plane.client()
-    frames = [client.frame(PRODUCE, 9, produce(100_000)) for client in (first, second)]
+    frames = [client.frame(9, produce(100_000)) for client in (first, second)]
     first.feed(frames[0][:1000])
     second.feed(frames[1][:1000])
     assert first.transport.reading
@@ -203,7 +203,7 @@ def test_shared_budget_of_unfinished_requests(tmp_path: Path) -> None:
 def test_a_lost_connection_gives_its_budget_back(tmp_path: Path) -> None:
     plane = Plane(tmp_path, max_queued_bytes=150_000)
     client = plane.client()
-    client.feed(client.frame(PRODUCE, 9, produce(100_000))[:1000])
+    client.feed(client.frame(9, produce(100_000))[:1000])
     assert plane.plane.queued_bytes > 100_000
     client.connection.connection_lost(None)
     assert plane.plane.queued_bytes == 0
@@ -231,7 +231,7 @@ def test_bad_frames_end_the_connection_with_one_sentence(
     plane: Plane, data: bytes, word: str
 ) -> None:
     client = plane.client()
-    client.feed(client.frame(PRODUCE, 9, produce()) + data)
+    client.feed(client.frame(9, produce()) + data)
     assert client.transport.closed
     [sentence] = plane.server.reports
     assert word in sentence
@@ -241,7 +241,7 @@ def test_bad_frames_end_the_connection_with_one_sentence(
 
 def test_nothing_after_a_bad_frame_is_handled(plane: Plane) -> None:
     client = plane.client()
-    client.feed(struct.pack(">i", -1) + client.frame(PRODUCE, 9, produce()))
+    client.feed(struct.pack(">i", -1) + client.frame(9, produce()))
     assert plane.partition().log_end_offset == 0
 
 
@@ -257,14 +257,14 @@ def test_cached_answers_are_asked_for_once_per_image(plane: Plane) -> None:
     plane.server.answers[METADATA] = b"body"
     client = plane.client()
     for _ in range(3):
-        client.send(METADATA, 9, MetadataRequest())
+        client.send(9, MetadataRequest())
     assert len(client.raw_answers()) == 3
     assert len(plane.server.dispatched) == 1
-    client.send(METADATA, 9, MetadataRequest(topics=None))
-    client.send(METADATA, 10, MetadataRequest())
+    client.send(9, MetadataRequest(topics=None))
+    client.send(10, MetadataRequest())
     assert len(plane.server.dispatched) == 3
     plane.plane.forget_answers()
-    client.send(METADATA, 9, MetadataRequest())
+    client.send(9, MetadataRequest())
     assert len(plane.server.dispatched) == 4
 
 
@@ -273,7 +273,7 @@ def test_cached_answers_take_a_bounded_share_of_memory(plane: Plane) -> None:
     client = plane.client()
     asked = [MetadataRequest(topics=[MetadataRequestTopic(name=f"t{i}")]) for i in range(10)]
     for request in (*asked, asked[9], asked[0]):
-        client.send(METADATA, 9, request)
+        client.send(9, request)
     assert len(plane.server.dispatched) == 11, "the newest is kept, the oldest is not"
 
 
@@ -283,10 +283,10 @@ def test_a_failing_handler_closes_only_its_connection(plane: Plane) -> None:
 
     plane.server.answers[METADATA] = fail
     client, other = plane.client(), plane.client()
-    client.feed(client.frame(PRODUCE, 9, produce()) + client.frame(METADATA, 9, MetadataRequest()))
+    client.feed(client.frame(9, produce()) + client.frame(9, MetadataRequest()))
     assert client.transport.closed
     assert len(plane.server.failures) == 1
-    other.send(PRODUCE, 9, produce())
+    other.send(9, produce())
     assert ids(other) == [1]
 
 
@@ -298,7 +298,7 @@ def test_a_connection_that_is_refused_is_closed(plane: Plane) -> None:
 
 def test_idle_connections_are_closed(plane: Plane) -> None:
     client, waiting = plane.client(), plane.client()
-    waiting.send(FETCH, 12, long_poll())
+    waiting.send(12, long_poll())
     plane.plane.close_idle(600_000)
     assert not client.transport.closed
     plane.plane.close_idle(-1)
@@ -312,7 +312,7 @@ def test_garbage_never_breaks_the_plane(shared_plane: Plane, data: bytes, piece:
     client.feed(framed(data), piece)
     other = shared_plane.client()
     before = shared_plane.partition().log_end_offset
-    other.send(PRODUCE, 9, produce())
+    other.send(9, produce())
     assert ids(other) == [1]
     assert shared_plane.partition().log_end_offset == before + 1
     client.connection.connection_lost(None)
@@ -333,12 +333,12 @@ def test_produce_and_fetch_have_a_limit_on_elements(
     plane = Plane(tmp_path, max_elements=100)
     asked = [fetch_part(partition=index) for index in range(partitions)]
     requests = [
-        (PRODUCE, 9, produce_request("t", *[b""] * partitions)),
-        (FETCH, 12, fetch_request("t", *asked)),
+        (9, produce_request("t", *[b""] * partitions)),
+        (12, fetch_request("t", *asked)),
     ]
-    for key, version, request in requests:
+    for version, request in requests:
         client = plane.client()
-        client.send(key, version, request)
+        client.send(version, request)
         assert client.transport.closed == is_closed
     assert all("kstore.request.max.elements" in sentence for sentence in plane.server.reports)
     assert len(plane.server.reports) == (2 if is_closed else 0)

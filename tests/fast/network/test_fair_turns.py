@@ -23,7 +23,7 @@ from tests.broker.harness.plane_harness import Plane
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, fetch_request, produce_request
 
-PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
+HEARTBEAT, API_VERSIONS = 12, 18
 MB = 1 << 20
 SHARE = 256 * 1024
 SLACK = 4096  # a read is always possible: there is always some room

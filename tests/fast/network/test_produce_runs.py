@@ -37,7 +37,7 @@ def frames(
 ) -> bytes:
     topic = TOPIC_ID if version >= 13 else "t"
     requests = [produce_request(topic, each, first=index, **more) for each in batches]
-    return b"".join(client.frame(PRODUCE, version, each) for each in requests)
+    return b"".join(client.frame(version, each) for each in requests)
 
 
 def told(client: Client) -> list[tuple[int, int]]:

@@ -45,16 +45,16 @@ def pause() -> None:
 
 def test_every_answered_request_is_counted_under_its_api(plane):
     client = plane.client()
-    client.call(PRODUCE, 9, produce())
-    client.call(PRODUCE, 9, produce())
-    client.call(FETCH, 11, fetch())
+    client.call(9, produce())
+    client.call(9, produce())
+    client.call(11, fetch())
     assert counted(plane) == {PRODUCE: 2, FETCH: 1}
 
 
 def test_the_buckets_of_each_part_hold_every_request_and_its_parts_sum_to_the_total(plane):
     client = plane.client()
     for _ in range(3):
-        client.call(PRODUCE, 9, produce())
+        client.call(9, produce())
     parts = plane.plane.times.by_api()[PRODUCE]
     assert tuple(parts) == PARTS_BY_NAME
     assert all(count == sum(counts) == 3 for _, count, counts in parts.values())
@@ -62,17 +62,17 @@ def test_the_buckets_of_each_part_hold_every_request_and_its_parts_sum_to_the_to
 
 
 def test_a_request_that_was_answered_at_once_waited_for_nobody(plane):
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     parts = plane.plane.times.by_api()[PRODUCE]
     assert [parts[name][0] for name in ("disk", "remote", "behind")] == [0, 0, 0]
 
 
 def test_a_fetch_that_waits_for_data_counts_the_wait_as_remote(plane):
     client = plane.client()
-    client.send(FETCH, 11, fetch())
+    client.send(11, fetch())
     pause()
     assert FETCH not in counted(plane)  # it is not over
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     plane.loop.turn()
     assert len(client.answers()) == 1
     parts = plane.plane.times.by_api()[FETCH]
@@ -83,10 +83,10 @@ def test_a_fetch_that_waits_for_data_counts_the_wait_as_remote(plane):
 def test_an_answer_behind_an_earlier_one_counts_that_wait(plane, told):
     plane.server.answers[API_VERSIONS] = b""
     client = plane.client()
-    client.send(FETCH, 11, fetch())
-    client.send(API_VERSIONS, 0, ApiVersionsRequest())
+    client.send(11, fetch())
+    client.send(0, ApiVersionsRequest())
     pause()
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     plane.loop.turn()
     [behind] = [timed for _, timed in told if timed.api_key == API_VERSIONS]
     assert behind.part_us("behind") >= PAUSE_US
@@ -103,7 +103,7 @@ def test_a_request_that_is_held_and_comes_again_is_one_request(plane, told):
         return b""
 
     plane.server.answers[API_VERSIONS] = answer
-    client.send(API_VERSIONS, 0, ApiVersionsRequest())
+    client.send(0, ApiVersionsRequest())
     pause()
     client.connection.admitted()
     plane.loop.turn()
@@ -114,7 +114,7 @@ def test_a_request_that_is_held_and_comes_again_is_one_request(plane, told):
 
 def test_produce_requests_that_are_appended_together_are_timed_one_by_one(plane, told):
     client = plane.client()
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce()) for _ in range(5)))
+    client.feed(b"".join(client.frame(9, produce()) for _ in range(5)))
     assert plane.plane.runs.runs == 1
     plane.loop.turn()
     assert counted(plane) == {PRODUCE: 5}
@@ -123,14 +123,14 @@ def test_produce_requests_that_are_appended_together_are_timed_one_by_one(plane,
 
 def test_a_run_whose_requests_are_not_told_counts_each_of_them(plane):
     client = plane.client()
-    client.feed(b"".join(client.frame(PRODUCE, 9, produce()) for _ in range(5)))
+    client.feed(b"".join(client.frame(9, produce()) for _ in range(5)))
     assert plane.plane.runs.runs == 1
     parts = plane.plane.times.by_api()[PRODUCE]
     assert all(count == sum(counts) == 5 for _, count, counts in parts.values())
 
 
 def test_a_request_without_an_answer_is_over_when_it_was_handled(plane, told):
-    plane.client().send(PRODUCE, 9, produce(acks=0))
+    plane.client().send(9, produce(acks=0))
     plane.loop.turn()
     [(_, timed)] = told
     assert timed.part_us("send") == 0
@@ -139,7 +139,7 @@ def test_a_request_without_an_answer_is_over_when_it_was_handled(plane, told):
 
 def test_a_request_whose_connection_ends_before_its_answer_is_told_as_lost(plane, told):
     client = plane.client()
-    client.send(FETCH, 11, fetch())
+    client.send(11, fetch())
     client.connection.connection_lost(None)
     plane.loop.turn()
     [(connection, timed)] = told
@@ -149,7 +149,7 @@ def test_a_request_whose_connection_ends_before_its_answer_is_told_as_lost(plane
 
 def test_who_is_told_learns_the_client_and_the_request(plane, told):
     client = plane.client()
-    client.call(PRODUCE, 9, produce())
+    client.call(9, produce())
     plane.loop.turn()
     [(connection, timed)] = told
     assert connection is client.connection
@@ -161,7 +161,7 @@ def test_who_is_told_learns_the_client_and_the_request(plane, told):
 
 def test_nothing_is_told_while_nobody_wants_to_know(plane):
     plane.plane.times.set_chance(0, 1.0)
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     assert plane.loop.soon == []
 
 
@@ -169,7 +169,7 @@ def test_chance_chooses_about_as_many_as_the_rate_says(plane, told):
     plane.plane.times.set_chance(0, 0.25)
     client = plane.client()
     for _ in range(1000):
-        client.call(FETCH, 11, fetch(offset=1))  # out of range: answered at once
+        client.call(11, fetch(offset=1))  # out of range: answered at once
     plane.loop.turn()
     assert 200 < len(told) < 300
 
@@ -179,7 +179,7 @@ def test_two_chances_choose_each_for_itself(plane, told):
     plane.plane.times.set_chance(1, 0.5)
     client = plane.client()
     for _ in range(400):
-        client.call(FETCH, 11, fetch(offset=1))
+        client.call(11, fetch(offset=1))
     plane.loop.turn()
     assert {timed.chosen for _, timed in told} == {1, 2, 3}
 
@@ -192,7 +192,7 @@ def test_a_rate_outside_of_0_to_1_is_refused():
 def test_a_slow_request_is_told_at_any_rate(plane, told):
     plane.plane.times.set_chance(0, 0.0)
     plane.plane.times.slow_us = 1
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     plane.loop.turn()
     assert [(timed.slow, timed.chosen) for _, timed in told] == [(True, 0)]
 
@@ -200,9 +200,9 @@ def test_a_slow_request_is_told_at_any_rate(plane, told):
 def test_a_fetch_is_not_slow_because_it_waits_for_data(plane, told):
     plane.plane.times.slow_us = PAUSE_US
     client = plane.client()
-    client.send(FETCH, 11, fetch())
+    client.send(11, fetch())
     pause()
-    plane.client().call(PRODUCE, 9, produce())
+    plane.client().call(9, produce())
     plane.loop.turn()
     [timed] = [timed for _, timed in told if timed.api_key == FETCH]
     own_us = timed.part_us("total") - timed.part_us("remote")

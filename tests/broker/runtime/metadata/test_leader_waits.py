@@ -29,7 +29,7 @@ from tests.broker.harness.plane_harness import NODE_ID, TOPIC_ID, Client, Plane
 from tests.plain_messages import Ask
 from tests.record_requests import fetch_part, produce_request
 
-PRODUCE, FETCH, METADATA, DESCRIBE = 0, 1, 3, 75
+METADATA, DESCRIBE = 3, 75
 LEADER, OTHER = 6, 7
 HERE, THERE, LONE = "t", "there", "lone"
 ANSWER = b"kept"
@@ -108,7 +108,7 @@ def fetch_of(story: Story, *names: str, **fields: Any) -> Any:
 def test_a_metadata_request_is_held_until_the_next_leader_is_known(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     story.plane.loop.turn()
     assert (story.answered(client), story.plane.server.dispatched) == (0, [])
     story.elect()
@@ -119,12 +119,12 @@ def test_a_metadata_request_is_held_until_the_next_leader_is_known(story: Story)
 def test_what_is_held_is_let_go_when_the_bound_is_over(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert [timer.delay_s for timer in story.plane.loop.timers] == [0.3]
     story.plane.loop.fire_timers()
     story.plane.loop.turn()
     assert story.answered(client) == 1
-    client.send(METADATA, 12, metadata_of(THERE))  # it has no leader still, but not just now
+    client.send(12, metadata_of(THERE))  # it has no leader still, but not just now
     assert story.answered(client) == 1
     assert story.waits.held_requests == 1
 
@@ -132,10 +132,10 @@ def test_what_is_held_is_let_go_when_the_bound_is_over(story: Story) -> None:
 def test_a_partition_that_nobody_can_lead_holds_nobody_once_that_is_known(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     story.elect(-1)
     assert story.answered(client) == 1
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert story.answered(client) == 1
 
 
@@ -153,7 +153,7 @@ def test_a_partition_that_nobody_can_lead_holds_nobody_once_that_is_known(story:
 def test_only_who_asks_for_such_a_partition_is_held(story: Story, asked: Any, held: bool) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, asked)
+    client.send(12, asked)
     assert story.answered(client) == (not held)
 
 
@@ -161,16 +161,16 @@ def test_topics_are_found_by_their_ids_too(story: Story) -> None:
     story.lose()
     client = story.plane.client()
     row = {"name": None, "topic_id": story.ids[THERE]}
-    client.send(METADATA, 13, Ask.Metadata(topics=[row]))
+    client.send(13, Ask.Metadata(topics=[row]))
     assert story.answered(client) == 0
 
 
 def test_describe_topic_partitions_is_held_likewise(story: Story) -> None:
     story.lose()
     one, all_of_them, other = (story.plane.client() for _ in range(3))
-    one.send(DESCRIBE, 0, Ask.DescribeTopicPartitions(topics=[{"name": THERE}]))
-    all_of_them.send(DESCRIBE, 0, Ask.DescribeTopicPartitions())
-    other.send(DESCRIBE, 0, Ask.DescribeTopicPartitions(topics=[{"name": HERE}]))
+    one.send(0, Ask.DescribeTopicPartitions(topics=[{"name": THERE}]))
+    all_of_them.send(0, Ask.DescribeTopicPartitions())
+    other.send(0, Ask.DescribeTopicPartitions(topics=[{"name": HERE}]))
     assert [story.answered(each) for each in (one, all_of_them, other)] == [0, 0, 1]
     story.elect()
     assert [story.answered(each) for each in (one, all_of_them, other)] == [1, 1, 0]
@@ -179,8 +179,8 @@ def test_describe_topic_partitions_is_held_likewise(story: Story) -> None:
 def test_requests_behind_a_held_one_keep_their_order(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    first = client.frame(METADATA, 12, metadata_of(THERE))
-    second = client.frame(PRODUCE, 9, produce_to(HERE))
+    first = client.frame(12, metadata_of(THERE))
+    second = client.frame(9, produce_to(HERE))
     client.feed(first + second)
     assert story.answered(client) == 0
     story.elect()
@@ -192,7 +192,7 @@ def test_held_requests_that_are_alike_are_answered_once_and_kept(story: Story) -
     story.lose()
     clients = [story.plane.client() for _ in range(5)]
     for client in clients:
-        client.send(METADATA, 12, metadata_of(THERE))
+        client.send(12, metadata_of(THERE))
     story.elect()
     assert [story.answered(client) for client in clients] == [1] * 5
     assert len(story.plane.server.dispatched) == 1
@@ -200,11 +200,11 @@ def test_held_requests_that_are_alike_are_answered_once_and_kept(story: Story) -
 
 def test_answers_that_were_kept_are_forgotten_when_a_leader_is_lost(story: Story) -> None:
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert story.answered(client) == 1
     story.waits.lost(LEADER)  # nothing has changed in the image yet
     assert story.forgotten == 1
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert story.answered(client) == 0
     story.waits.found(LEADER)  # the broker only closed a connection
     story.plane.loop.turn()
@@ -218,14 +218,14 @@ def test_no_more_than_so_many_connections_are_held(
     story.lose()
     clients = [story.plane.client() for _ in range(3)]
     for client in clients:
-        client.send(METADATA, 12, metadata_of(THERE))
+        client.send(12, metadata_of(THERE))
     assert [story.answered(client) for client in clients] == [0, 0, 1]
 
 
 def test_a_connection_that_is_closed_while_it_waits_leaves_nothing(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     client.connection.connection_lost(None)
     story.elect()
     assert (story.answered(client), story.waits._held) == (0, {})
@@ -235,7 +235,7 @@ def test_without_a_wait_nothing_is_held(story: Story) -> None:
     story.config["kstore.metadata.leader.wait.ms"] = 0
     story.lose()
     client = story.plane.client()
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert story.answered(client) == 1
     assert story.plane.table.lost_leaders is None
 
@@ -243,22 +243,22 @@ def test_without_a_wait_nothing_is_held(story: Story) -> None:
 def test_a_produce_for_the_lost_leader_is_held_and_then_says_who_leads(story: Story) -> None:
     story.lose()
     client = story.plane.client()
-    client.send(PRODUCE, 9, produce_to(THERE))
+    client.send(9, produce_to(THERE))
     assert (client.answers(), story.plane.produce.requests) == ([], 0)
     story.elect()
     [(_, answer)] = client.answers()
     row = answer.responses[0].partition_responses[0]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert story.plane.produce.requests == 1
-    client.call(PRODUCE, 9, produce_to(HERE))  # partitions that this broker leads are not held
+    client.call(9, produce_to(HERE))  # partitions that this broker leads are not held
 
 
 def test_a_fetch_for_the_lost_leader_is_held_and_a_followers_is_not(story: Story) -> None:
     story.lose()
     consumer, follower, other = (story.plane.client() for _ in range(3))
-    consumer.send(FETCH, 13, fetch_of(story, HERE, THERE))
-    follower.send(FETCH, 13, fetch_of(story, THERE, replica_id=OTHER))
-    other.send(FETCH, 13, fetch_of(story, HERE))
+    consumer.send(13, fetch_of(story, HERE, THERE))
+    follower.send(13, fetch_of(story, THERE, replica_id=OTHER))
+    other.send(13, fetch_of(story, HERE))
     assert [story.answered(each) for each in (consumer, follower, other)] == [0, 1, 1]
     story.elect()
     [(_, answer)] = consumer.answers()
@@ -269,10 +269,10 @@ def test_a_fetch_for_the_lost_leader_is_held_and_a_followers_is_not(story: Story
 def test_a_fetch_session_that_is_held_goes_on_where_it_was(story: Story) -> None:
     client = story.plane.client()
     row = fetch_of(story, HERE, THERE, session_epoch=0)
-    opened = client.call(FETCH, 13, row)
+    opened = client.call(13, row)
     story.lose()
     again = Ask.Fetch(session_id=opened.session_id, session_epoch=1, max_wait_ms=0)
-    client.send(FETCH, 13, again)
+    client.send(13, again)
     assert client.answers() == []
     story.elect()
     [(_, answer)] = client.answers()
@@ -284,7 +284,7 @@ def test_who_has_just_gone_is_seen_before_metadata_is_answered(story: Story) -> 
     yet.
     """
     asked = story.plane.client()
-    asked.send(METADATA, 12, metadata_of(THERE))  # the answer is kept
+    asked.send(12, metadata_of(THERE))  # the answer is kept
     assert story.answered(asked) == 1
     looks: list[int] = []
 
@@ -294,7 +294,7 @@ def test_who_has_just_gone_is_seen_before_metadata_is_answered(story: Story) -> 
 
     story.plane.plane.look_at_peers = look
     client = story.plane.client()
-    client.send(PRODUCE, 9, produce_to(HERE))
+    client.send(9, produce_to(HERE))
     assert (looks, story.answered(client)) == ([], 1)
-    client.send(METADATA, 12, metadata_of(THERE))
+    client.send(12, metadata_of(THERE))
     assert (looks, story.answered(client)) == ([LEADER], 0)

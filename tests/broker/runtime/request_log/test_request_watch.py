@@ -42,7 +42,7 @@ class Place:
         """What is logged for one request that is answered at once."""
         request = produce() if api_key == PRODUCE else fetch(offset=OFFSET_OUT_OF_RANGE)
         self._caplog.clear()
-        self.client.call(api_key, 9 if api_key == PRODUCE else 11, request)
+        self.client.call(9 if api_key == PRODUCE else 11, request)
         self.plane.loop.turn()
         return list(self._caplog.records)
 
@@ -145,7 +145,7 @@ def test_slow_is_by_the_setting_and_0_is_off(place):
 
 def test_a_request_that_was_not_answered_says_so(place):
     found = place(**{"request.log.rate": "1"})
-    found.client.send(FETCH, 11, fetch())
+    found.client.send(11, fetch())
     found.client.connection.connection_lost(None)
     found._caplog.clear()
     found.plane.loop.turn()
