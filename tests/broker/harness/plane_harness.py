@@ -240,6 +240,13 @@ class Client:
             )
         return found
 
+    def produced(self) -> list[list[tuple[int, int]]]:
+        """(error code, base offset) of each partition, in the Produce responses since then."""
+        return [
+            [(row.error_code, row.base_offset) for row in response.responses[0].partition_responses]
+            for _, response in self.answers()
+        ]
+
 
 def feed(connection: Connection, data: bytes, piece: int = 1 << 30) -> None:
     """Receive bytes, in pieces of at most this size."""

@@ -178,23 +178,20 @@ def test_there_is_an_end_to_rules() -> None:
         book.add(Fault("drop"))
 
 
-def faults() -> st.SearchStrategy[Fault]:
-    @st.composite
-    def make(draw: st.DrawFn) -> Fault:
-        action = draw(st.sampled_from(ACTIONS))
-        topic = draw(st.sampled_from([None, "t", "u"]))
-        return Fault(
-            action,
-            draw(st.sampled_from([None, PRODUCE, FETCH])),
-            topic,
-            draw(st.sampled_from([None, 0, 1])) if topic is not None else None,
-            code=draw(st.sampled_from([5, 6])) if action == "error" else 0,
-            delay_ms=draw(st.integers(1, 9)) if action == "delay" else 0,
-            when=draw(st.sampled_from(["before", "after"])),
-            count=draw(st.sampled_from([None, 1, 2])),
-        )
-
-    return make()
+@st.composite
+def faults(draw: st.DrawFn) -> Fault:
+    action = draw(st.sampled_from(ACTIONS))
+    topic = draw(st.sampled_from([None, "t", "u"]))
+    return Fault(
+        action,
+        draw(st.sampled_from([None, PRODUCE, FETCH])),
+        topic,
+        draw(st.sampled_from([None, 0, 1])) if topic is not None else None,
+        code=draw(st.sampled_from([5, 6])) if action == "error" else 0,
+        delay_ms=draw(st.integers(1, 9)) if action == "delay" else 0,
+        when=draw(st.sampled_from(["before", "after"])),
+        count=draw(st.sampled_from([None, 1, 2])),
+    )
 
 
 @given(faults())

@@ -20,9 +20,4 @@ def client(*servers: str, **keywords: Any) -> ClusterClient:
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a test's body; it ends in any case."""
-
-    async def limited() -> None:
-        async with asyncio.timeout(LONG_S):
-            await main
-
-    asyncio.run(limited())
+    asyncio.run(asyncio.wait_for(main, LONG_S))

@@ -13,7 +13,7 @@ import pytest
 from kstore._fast.record.builder import build_batch
 from kstore.errors import ErrorCode
 from kstore.protocol.logs.produce import ProduceRequest
-from tests.broker.harness.plane_harness import NODE_ID, Client, Plane
+from tests.broker.harness.plane_harness import NODE_ID, Plane
 from tests.record_requests import produce_request
 
 VERSION = 9
@@ -47,29 +47,22 @@ def values(plane: Plane, index: int = 0) -> list[bytes | None]:
     return [record.value for record in plane.partition(index).log.read(0)]
 
 
-def answers(client: Client) -> list[list[tuple[int, int]]]:
-    return [
-        [(row.error_code, row.base_offset) for row in response.responses[0].partition_responses]
-        for _, response in client.answers()
-    ]
-
-
 def test_a_small_batch_of_a_calm_log_needs_no_thread(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     client.send(VERSION, request(batch(b"x"), batch(b"y")))
-    assert answers(client) == [[(0, 0), (0, 0)]]
+    assert client.produced() == [[(0, 0), (0, 0)]]
     assert (threads.runs, plane.dir.appends.appends) == ([], 0)
 
 
 def test_of_a_request_all_is_appended_when_its_bulk_is(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     client.send(VERSION, request(batch(b"x"), batch(BULK), batch(b"y"), batch(BULK)))
-    assert (answers(client), len(threads.runs)) == ([], 2)
+    assert (client.produced(), len(threads.runs)) == ([], 2)
     threads.run()
-    assert answers(client) == []
+    assert client.produced() == []
     assert [plane.partition(i).log_end_offset for i in range(4)] == [0, 1, 0, 0]
     threads.run()
-    assert answers(client) == [[(0, 0)] * 4]
+    assert client.produced() == [[(0, 0)] * 4]
     assert [len(values(plane, i)) for i in range(4)] == [1, 1, 1, 1]
     assert client.transport.reading
 
@@ -82,9 +75,9 @@ def test_what_comes_behind_waits_and_other_connections_do_not(plane: Plane) -> N
         piece=10_000,
     )
     other.send(VERSION, request(batch(b"elsewhere"), first=1))
-    assert (answers(client), answers(other)) == ([], [[(0, 0)]])
+    assert (client.produced(), other.produced()) == ([], [[(0, 0)]])
     threads.run()
-    assert answers(client) == [[(0, 0)], [(0, 1)]]
+    assert client.produced() == [[(0, 0)], [(0, 1)]]
     assert values(plane) == [BULK, b"second"]
 
 
@@ -92,9 +85,9 @@ def test_a_small_batch_goes_behind_the_bulk_of_its_log(plane: Plane) -> None:
     threads, client, other = Threads(plane), plane.client(), plane.client()
     client.send(VERSION, request(batch(BULK)))
     other.send(VERSION, request(batch(b"behind")))
-    assert answers(other) == []
+    assert other.produced() == []
     threads.run(2)
-    assert (answers(client), answers(other)) == ([[(0, 0)]], [[(0, 1)]])
+    assert (client.produced(), other.produced()) == ([[(0, 0)]], [[(0, 1)]])
     assert values(plane) == [BULK, b"behind"]
 
 
@@ -113,11 +106,11 @@ def test_a_partition_count_is_not_refused_while_an_earlier_try_may_still_be_appe
     client.send(VERSION, produce(4))
     plane.partition().entry.partition_count = 5
     other.send(VERSION, produce(4))
-    assert answers(other) == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]]
+    assert other.produced() == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]]
     threads.run()
     other.send(VERSION, produce(4))
     threads.run()
-    assert (answers(client), answers(other)) == ([[(0, 0)]], [[(0, 0)]])
+    assert (client.produced(), other.produced()) == ([[(0, 0)]], [[(0, 0)]])
     assert values(plane) == [BULK]
 
 
@@ -130,7 +123,7 @@ def test_a_roll_is_left_to_a_thread_before_anything_is_changed(plane: Plane) -> 
         if i:
             assert (len(threads.runs), log.log_end_offset) == (1, i)
             threads.run()
-        assert answers(client) == [[(0, i)]]
+        assert client.produced() == [[(0, i)]]
     assert len(log.core.segments) == 3
 
 
@@ -140,7 +133,7 @@ def test_disk_space_is_asked_for_by_a_thread(plane: Plane) -> None:
         client.send(VERSION, request(batch(b"x" * 30_000)))
         if threads.runs:
             threads.run()
-        assert answers(client) == [[(0, i)]]
+        assert client.produced() == [[(0, i)]]
     assert 1 <= plane.dir.appends.appends < 10, "the space grows with the file"
 
 
@@ -148,16 +141,16 @@ def test_a_disk_that_is_behind_makes_small_ones_wait_too(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     plane.dir.appends.calm.over_budget = True
     client.send(VERSION, request(batch(b"x"), batch(b"y")))
-    assert (answers(client), len(threads.runs)) == ([], 2)
+    assert (client.produced(), len(threads.runs)) == ([], 2)
     threads.run(2)
-    assert answers(client) == [[(0, 0), (0, 0)]]
+    assert client.produced() == [[(0, 0), (0, 0)]]
 
 
 def test_what_is_refused_is_left_to_nobody(plane: Plane) -> None:
     threads, client = Threads(plane), plane.client()
     plane.partition().configure(stored_codec=-1, stored_level=-1, min_insync_replicas=2)
     client.send(VERSION, request(batch(BULK), acks=-1))
-    assert answers(client) == [[(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]]
+    assert client.produced() == [[(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]]
     assert threads.runs == []
 
 
@@ -167,7 +160,7 @@ def test_a_bad_batch_is_refused_by_the_thread(plane: Plane) -> None:
     broken[-1] ^= 1
     client.send(VERSION, request(bytes(broken), batch(b"x")))
     threads.run()
-    assert answers(client) == [[(ErrorCode.CORRUPT_MESSAGE, -1), (0, 0)]]
+    assert client.produced() == [[(ErrorCode.CORRUPT_MESSAGE, -1), (0, 0)]]
     assert values(plane) == []
 
 
@@ -185,7 +178,7 @@ def test_a_bad_batch_is_refused_although_its_log_is_gone_meanwhile(
     else:
         plane.partition().replace_log(None)
     plane.loop.turn()
-    assert answers(client) == [[(ErrorCode.CORRUPT_MESSAGE, -1)]]
+    assert client.produced() == [[(ErrorCode.CORRUPT_MESSAGE, -1)]]
 
 
 def test_what_is_on_no_disk_is_not_acknowledged_though_its_log_is_gone(tmp_path: Path) -> None:
@@ -195,7 +188,7 @@ def test_what_is_on_no_disk_is_not_acknowledged_though_its_log_is_gone(tmp_path:
     assert threads.runs.pop(0)()
     plane.partition().fail()
     plane.loop.turn()
-    assert answers(client) == [[(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
+    assert client.produced() == [[(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
     plane.close()
 
 
@@ -205,7 +198,7 @@ def test_without_acknowledgement_the_order_is_the_same(plane: Plane) -> None:
         client.send(VERSION, request(batch(value), acks=0))
     threads.run()
     assert values(plane) == [BULK, b"second", b"third"]
-    assert answers(client) == []
+    assert client.produced() == []
 
 
 def test_a_batch_is_appended_though_its_connection_ends(plane: Plane) -> None:
@@ -226,7 +219,7 @@ def test_bytes_that_come_meanwhile_move_nothing(plane: Plane) -> None:
     threads.run()
     assert values(plane) == [BULK]
     threads.run()
-    assert answers(client) == [[(0, 0)], [(0, 1)]]
+    assert client.produced() == [[(0, 0)], [(0, 1)]]
     assert values(plane) == [BULK, b"l" * 500_000]
 
 
@@ -240,7 +233,7 @@ def test_who_leads_no_more_says_so_to_who_waits_for_all(plane: Plane) -> None:
     plane.partition(1).follow(7, 5)
     threads.run()
     gone = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert answers(client) == [[gone, gone]]
+    assert client.produced() == [[gone, gone]]
     ends = sorted(plane.partition(index).log_end_offset for index in (0, 1))
     assert ends == [0, 1], "what had not begun is not appended"
 
@@ -251,10 +244,10 @@ def test_the_answer_of_a_threads_append_waits_for_followers(plane: Plane) -> Non
     partition.lead(4, 1, (NODE_ID, 7), (NODE_ID, 7))
     client.send(VERSION, request(batch(BULK), acks=-1))
     threads.run()
-    assert (answers(client), plane.produce.waiting.parked) == ([], 1)
+    assert (client.produced(), plane.produce.waiting.parked) == ([], 1)
     plane.table.replication.live = {NODE_ID: 1}
     partition.isr_applied((NODE_ID,), 2, 4)
-    assert answers(client) == [[(0, 0)]]
+    assert client.produced() == [[(0, 0)]]
 
 
 def test_a_topic_that_is_deleted_meanwhile(plane: Plane) -> None:
@@ -262,6 +255,6 @@ def test_a_topic_that_is_deleted_meanwhile(plane: Plane) -> None:
     client.send(VERSION, request(batch(BULK), batch(b"x")))
     plane.table.remove_topic(b"t")
     threads.run()
-    assert answers(client) == [
+    assert client.produced() == [
         [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     ]

@@ -60,10 +60,7 @@ def stored(plane: Plane) -> list[BatchView]:
 
 
 def codes(client: Client) -> list[list[int]]:
-    return [
-        [row.error_code for row in response.responses[0].partition_responses]
-        for _, response in client.answers()
-    ]
+    return [[code for code, _ in rows] for rows in client.produced()]
 
 
 def test_small_batches_are_looked_at_at_once(plane: Plane) -> None:

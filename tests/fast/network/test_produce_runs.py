@@ -40,12 +40,8 @@ def frames(
     return b"".join(client.frame(version, each) for each in requests)
 
 
-def told(client: Client) -> list[tuple[int, int]]:
-    return [
-        (row.error_code, row.base_offset)
-        for _, response in client.answers()
-        for row in response.responses[0].partition_responses
-    ]
+def outcomes(client: Client) -> list[tuple[int, int]]:
+    return [row for rows in client.produced() for row in rows]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -54,7 +50,7 @@ def test_those_that_came_together_have_one_write_and_their_own_answers(
 ) -> None:
     client = plane.client()
     client.feed(frames(client, *[batch()] * 5, version=version))
-    assert told(client) == [(0, offset) for offset in range(0, 10, 2)]
+    assert outcomes(client) == [(0, offset) for offset in range(0, 10, 2)]
     assert plane.plane.runs.runs == 1
     assert plane.plane.request_counts() == {PRODUCE: 5}
     assert [record.offset for record in plane.partition().log.read(0)] == list(range(10))
@@ -64,14 +60,14 @@ def test_one_that_comes_alone_is_no_run(plane: Plane) -> None:
     client = plane.client()
     for _ in range(3):
         client.feed(frames(client, batch()))
-    assert told(client) == [(0, 0), (0, 2), (0, 4)]
+    assert outcomes(client) == [(0, 0), (0, 2), (0, 4)]
     assert plane.plane.runs.runs == 0
 
 
 def test_a_write_has_so_many_at_most(plane: Plane) -> None:
     client = plane.client()
     client.feed(frames(client, *[batch()] * (2 * MOST + 3)))
-    assert [offset for _, offset in told(client)] == list(range(0, 2 * (2 * MOST + 3), 2))
+    assert [offset for _, offset in outcomes(client)] == list(range(0, 2 * (2 * MOST + 3), 2))
     assert plane.plane.runs.runs == 3
 
 
@@ -81,7 +77,7 @@ def test_a_refused_one_does_not_touch_its_neighbours(plane: Plane) -> None:
     damaged[-1] ^= 1
     client.feed(frames(client, batch(), bytes(damaged), batch(), batch()))
     corrupt = (ErrorCode.CORRUPT_MESSAGE, -1)
-    assert told(client) == [(0, 0), corrupt, (0, 2), (0, 4)]
+    assert outcomes(client) == [(0, 0), corrupt, (0, 2), (0, 4)]
     assert plane.plane.runs.runs == 1
 
 
@@ -93,7 +89,7 @@ def test_sequences_are_judged_in_their_order(plane: Plane) -> None:
 
     client.feed(frames(client, of(0), of(2), of(2), of(6), of(4)))
     gap = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-    assert told(client) == [(0, 0), (0, 2), (0, 2), gap, (0, 4)]
+    assert outcomes(client) == [(0, 0), (0, 2), (0, 2), gap, (0, 4)]
     assert plane.plane.runs.runs == 1
     assert plane.partition().log_end_offset == 6
 
@@ -106,12 +102,12 @@ def test_a_write_that_fails_fails_all_of_it_and_leaves_nothing(tmp_path: Path) -
     appends = disk.calls["append"]
     client.feed(frames(client, *[batch()] * 4))
     assert disk.calls["append"] == appends + 1
-    assert told(client) == [(0, offset) for offset in range(0, 10, 2)]
+    assert outcomes(client) == [(0, offset) for offset in range(0, 10, 2)]
 
     disk.fail("append", errno.ENOSPC, written_bytes=100)
     client.feed(frames(client, *[batch()] * 4))
 
-    assert told(client) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 4
+    assert outcomes(client) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 4
     assert plane.partition().log_end_offset == 10
     assert len(plane.server.reports) == 1
     assert [record.offset for record in plane.partition().log.read(0)] == list(range(10))
@@ -122,7 +118,7 @@ def test_a_full_segment_is_left_to_a_single_append(tmp_path: Path) -> None:
     plane = Plane(tmp_path, dir={"segment_bytes": 1000})
     client = plane.client()
     client.feed(frames(client, *[batch(b"v" * 100)] * 8))
-    assert [offset for _, offset in told(client)] == list(range(0, 16, 2))
+    assert [offset for _, offset in outcomes(client)] == list(range(0, 16, 2))
     assert len(list((tmp_path / "t-0").glob("*.log"))) > 1
     plane.close()
 
@@ -133,11 +129,11 @@ def test_who_may_not_write_is_refused_in_each(plane: Plane) -> None:
     load(authorizer, [])
     client = plane.client()
     client.feed(frames(client, *[batch()] * 3))
-    assert told(client) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)] * 3
+    assert outcomes(client) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)] * 3
     assert plane.plane.runs.runs == 0
     load(authorizer, [write])
     client.feed(frames(client, *[batch()] * 3))
-    assert told(client) == [(0, 0), (0, 2), (0, 4)]
+    assert outcomes(client) == [(0, 0), (0, 2), (0, 4)]
     assert plane.plane.runs.runs == 1
 
 
@@ -146,16 +142,16 @@ def test_answers_that_wait_for_followers_come_one_by_one(tmp_path: Path) -> None
     client = cluster.client()
     client.feed(frames(client, *[batch()] * 4, acks=-1))
     assert cluster.plane.runs.runs == 1
-    assert told(client) == []
+    assert outcomes(client) == []
     cluster.advance_to(5)
-    assert told(client) == [(0, 0), (0, 2)]
+    assert outcomes(client) == [(0, 0), (0, 2)]
     client.feed(frames(client, *[batch()] * 3, acks=-1))
     assert cluster.plane.runs.runs == 2
     cluster.fetched(NEAR, 14)
-    assert told(client) == [], "one of the followers has only five"
+    assert outcomes(client) == [], "one of the followers has only five"
     cluster.fetched(FAR, 14)
     cluster.loop.turn()
-    assert told(client) == [(0, offset) for offset in range(4, 14, 2)]
+    assert outcomes(client) == [(0, offset) for offset in range(4, 14, 2)]
     assert cluster.produce.waiting.parked == 0
     cluster.close()
 
@@ -168,7 +164,7 @@ def test_those_that_wait_are_told_when_another_broker_leads(tmp_path: Path) -> N
     cluster.partition(0).follow(NEAR, 4)
     cluster.loop.turn()
     not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert [code for code, _ in told(client)] == [0, not_leader, not_leader]
+    assert [code for code, _ in outcomes(client)] == [0, not_leader, not_leader]
     cluster.close()
 
 
@@ -179,7 +175,7 @@ def test_each_wait_ends_with_the_time_of_its_request(tmp_path: Path) -> None:
     cluster.now_ms += 1000
     cluster.loop.fire_timers()
     cluster.loop.turn()
-    assert [code for code, _ in told(client)] == [ErrorCode.REQUEST_TIMED_OUT] * 3
+    assert [code for code, _ in outcomes(client)] == [ErrorCode.REQUEST_TIMED_OUT] * 3
     cluster.close()
 
 
@@ -188,7 +184,7 @@ def test_too_few_in_sync_refuse_each(tmp_path: Path) -> None:
     cluster.partition(0).configure(stored_codec=-1, stored_level=-1, min_insync_replicas=4)
     client = cluster.client()
     client.feed(frames(client, *[batch()] * 3, acks=-1))
-    assert told(client) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 3
+    assert outcomes(client) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)] * 3
     assert (cluster.plane.runs.runs, cluster.partition(0).log_end_offset) == (0, 0)
     cluster.close()
 
@@ -205,7 +201,7 @@ def test_what_threads_have_appended_is_not_appended_again(tmp_path: Path) -> Non
     while waiting:
         waiting.pop(0)()
         plane.loop.turn()
-    assert told(client) == [(0, 0), (0, 2), (0, 4), (0, 6)]
+    assert outcomes(client) == [(0, 0), (0, 2), (0, 4), (0, 6)]
     assert [record.offset for record in plane.partition().log.read(0)] == list(range(8))
     plane.close()
 

@@ -103,17 +103,14 @@ def grown(host: Host, *partitions: PartitionImage) -> None:
 
 
 def on_a_loop(test: Callable[[Host, ExpansionGates], Awaitable[None]]) -> Callable[[], None]:
-    def run() -> None:
-        async def main() -> None:
-            host = Host()
-            given: Any = host
-            spawn = asyncio.get_running_loop().create_task
-            gates = ExpansionGates(given, host.store, host.metadata, given, lambda: given, spawn)
-            await test(host, gates)
+    async def main() -> None:
+        host = Host()
+        given: Any = host
+        spawn = asyncio.get_running_loop().create_task
+        gates = ExpansionGates(given, host.store, host.metadata, given, lambda: given, spawn)
+        await test(host, gates)
 
-        asyncio.run(main())
-
-    return run
+    return lambda: asyncio.run(main())
 
 
 @pytest.fixture(autouse=True)

@@ -147,10 +147,7 @@ class Cluster:
 
 
 def in_cluster(path: Path, story: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def told(host: Host) -> None:
-        await story(Cluster(host))
-
-    run(path, told)
+    run(path, lambda host: story(Cluster(host)))
 
 
 @pytest.mark.parametrize("version", [LAST_BY_NAME, FIRST_BY_ID, TRANSACTIONAL])

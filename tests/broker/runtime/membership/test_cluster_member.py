@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -143,10 +143,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine()
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(story)
-
-
 async def started(machine: Machine, *node_ids: int) -> list[ClusterMember]:
     members = [machine.member(node_id) for node_id in node_ids]
     for member in members:
@@ -177,7 +173,7 @@ def test_the_first_is_controller_and_all_know_it(machine: Machine) -> None:
         # The last broker has no other broker to hand over to.
         assert FakeController.made[0].left == [3, 2]
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine) -> None:
@@ -205,7 +201,7 @@ def test_who_asks_a_controller_that_hangs_goes_on_with_the_next(machine: Machine
         for member in (third, second, first):
             await member.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_registered_again(
@@ -232,7 +228,7 @@ def test_who_stood_still_for_a_sessions_time_answers_nothing_before_it_is_regist
         for member in (second, first):
             await member.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_clean_stop_hands_over_and_leaves_nothing(machine: Machine) -> None:
@@ -250,7 +246,7 @@ def test_a_clean_stop_hands_over_and_leaves_nothing(machine: Machine) -> None:
         assert machine.root.stat("/controller") is None
         assert machine.root.get("/controller_epoch")[0] == b"2"
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_lost_session_fences_and_begins_anew(machine: Machine) -> None:
@@ -269,7 +265,7 @@ def test_a_lost_session_fences_and_begins_anew(machine: Machine) -> None:
         for member in (first, second):
             await member.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_registration_that_somebody_deleted_is_made_again(machine: Machine) -> None:
@@ -283,7 +279,7 @@ def test_a_registration_that_somebody_deleted_is_made_again(machine: Machine) ->
         await reached(lambda: first.is_controller)
         await first.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) -> None:
@@ -297,7 +293,7 @@ def test_while_it_has_no_session_it_is_nobodys_earlier_life(machine: Machine) ->
         assert old_epoch < epochs[0] <= first.broker_epoch
         await first.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machine) -> None:
@@ -318,7 +314,7 @@ def test_a_lost_session_fences_before_the_store_answers_anything(machine: Machin
         assert machine.fenced == [1]
         await first.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -> None:
@@ -336,7 +332,7 @@ def test_a_broker_that_has_gone_is_no_longer_told_to_clients(machine: Machine) -
         for member in (third, second, first):
             await member.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_controller_that_can_not_start_gives_way(machine: Machine) -> None:
@@ -348,7 +344,7 @@ def test_a_controller_that_can_not_start_gives_way(machine: Machine) -> None:
         assert FakeController.made[0].closed
         await first.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_an_id_that_is_taken_is_waited_for_and_then_refused(machine: Machine) -> None:
@@ -365,7 +361,7 @@ def test_an_id_that_is_taken_is_waited_for_and_then_refused(machine: Machine) ->
         await late.close()
         await first.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_a_claim_whose_answer_was_lost_is_found(machine: Machine) -> None:
@@ -377,7 +373,7 @@ def test_a_claim_whose_answer_was_lost_is_found(machine: Machine) -> None:
         assert member.controller_epoch == 1
         await member.close()
 
-    run(story())
+    asyncio.run(story())
 
 
 def test_two_claims_have_two_epochs(machine: Machine) -> None:

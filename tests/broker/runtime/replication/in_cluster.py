@@ -5,7 +5,7 @@ controller, and a double fetches from leaders.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,8 @@ ID = uuid4()
 T0 = TopicPartition("t", 0)
 
 
-def on_a_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        async def main() -> None:
-            await test(tmp_path)
-
-        asyncio.run(main())
-
-    return run
+def on_a_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    return lambda tmp_path: asyncio.run(test(tmp_path))
 
 
 class Fetchers:

@@ -236,13 +236,14 @@ class Node:
         assert code == 0
         return base
 
-    def contents(self, index: int = 0, start: int | None = None) -> bytes:
-        """All batches from the log start (or an offset), committed or not."""
+    def contents(self, index: int = 0, start: int | None = None, end: int | None = None) -> bytes:
+        """All batches from the log start (or an offset) to the log end (or an offset)."""
         log = self.partition(index).log
         found = bytearray()
         offset = log.log_start_offset if start is None else start
-        while offset < log.log_end_offset:
-            data, offset = log.core.read(offset, log.log_end_offset, 1 << 20)
+        end = log.log_end_offset if end is None else end
+        while offset < end:
+            data, offset = log.core.read(offset, end, 1 << 20)
             found += data
         return bytes(found)
 

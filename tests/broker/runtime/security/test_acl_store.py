@@ -48,10 +48,6 @@ class Side:
         return set(self.authorizer.acls())
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(work)
-
-
 @pytest.fixture
 def store():
     store = MemoryStore()
@@ -65,7 +61,7 @@ def node(store: Store, path: str) -> Any:
 
 def test_the_layout_is_kafkas(store: MemoryStore) -> None:
     side = Side(store)
-    assert run(side.acls.create([ORDERS, NO_WRITE, PREFIX, GIVE, TOKENS])) == {}
+    assert asyncio.run(side.acls.create([ORDERS, NO_WRITE, PREFIX, GIVE, TOKENS])) == {}
     assert node(store, "/kafka-acl/Topic/orders") == {
         "version": 1,
         "acls": [
@@ -112,16 +108,16 @@ def test_every_name_can_be_kept(
 ) -> None:
     rule = Acl(GROUP, name, "User:a", READ, pattern_type=pattern_type)
     side = Side(store)
-    assert run(side.acls.create([rule])) == {}
+    assert asyncio.run(side.acls.create([rule])) == {}
     assert Side(store).known == {rule}
-    assert run(side.acls.delete([AclFilter(GROUP, name)])) == [[rule]]
+    assert asyncio.run(side.acls.delete([AclFilter(GROUP, name)])) == [[rule]]
     assert Side(store).known == side.known == set()
 
 
 def test_a_name_that_is_too_long_is_told_and_the_others_are_added(store: MemoryStore) -> None:
     long = Acl(GROUP, "g" * 600, "User:a", READ)
     side = Side(store)
-    problems = run(side.acls.create([long, ORDERS]))
+    problems = asyncio.run(side.acls.create([long, ORDERS]))
     assert list(problems) == [long]
     assert isinstance(problems[long], BadPathError)
     assert side.known == Side(store).known == {ORDERS}
@@ -129,22 +125,22 @@ def test_a_name_that_is_too_long_is_told_and_the_others_are_added(store: MemoryS
 
 def test_the_last_rule_takes_its_node_along(store: MemoryStore) -> None:
     side = Side(store)
-    run(side.acls.create([ORDERS, NO_WRITE]))
-    assert run(side.acls.delete([AclFilter(principal="User:alice")])) == [[ORDERS]]
+    asyncio.run(side.acls.create([ORDERS, NO_WRITE]))
+    assert asyncio.run(side.acls.delete([AclFilter(principal="User:alice")])) == [[ORDERS]]
     assert store.exists("/kafka-acl/Topic/orders")
-    assert run(side.acls.delete([AclFilter(), AclFilter(GROUP)])) == [[NO_WRITE], []]
+    assert asyncio.run(side.acls.delete([AclFilter(), AclFilter(GROUP)])) == [[NO_WRITE], []]
     assert not store.exists("/kafka-acl/Topic/orders")
-    assert run(side.acls.delete([AclFilter()])) == [[]]
+    assert asyncio.run(side.acls.delete([AclFilter()])) == [[]]
 
 
 def test_answers_are_forgotten_only_when_a_rule_changes(store: MemoryStore) -> None:
     side = Side(store)
-    run(side.acls.create([ORDERS]))
+    asyncio.run(side.acls.create([ORDERS]))
     assert side.forgotten == 1
-    run(side.acls.create([ORDERS]))
-    run(side.acls.reload({"/kafka-acl"}))
+    asyncio.run(side.acls.create([ORDERS]))
+    asyncio.run(side.acls.reload({"/kafka-acl"}))
     assert side.forgotten == 1
-    run(side.acls.delete([AclFilter()]))
+    asyncio.run(side.acls.delete([AclFilter()]))
     assert side.forgotten == 2
 
 
@@ -163,34 +159,34 @@ def test_two_brokers_at_once_lose_no_rule(store: MemoryStore, monkeypatch) -> No
     monkeypatch.setattr(store, "multi", late)
     side = Side(store)
     between.append(other.acls.create([ORDERS]))
-    run(side.acls.create([NO_WRITE]))
+    asyncio.run(side.acls.create([NO_WRITE]))
     assert Side(store).known == side.known == {ORDERS, NO_WRITE}
     between.append(other.acls.delete([AclFilter(principal="User:alice")]))
-    run(side.acls.delete([AclFilter(principal="User:bob")]))
+    asyncio.run(side.acls.delete([AclFilter(principal="User:bob")]))
     assert Side(store).known == side.known == set()
-    run(side.acls.create([ORDERS]))
-    run(other.acls.reload({"/"}))
+    asyncio.run(side.acls.create([ORDERS]))
+    asyncio.run(other.acls.reload({"/"}))
     between.append(other.acls.delete([AclFilter()]))
-    run(side.acls.create([NO_WRITE]))
+    asyncio.run(side.acls.create([NO_WRITE]))
     assert Side(store).known == side.known == {NO_WRITE}
 
 
 def test_what_another_broker_changes_is_read_again_where_it_changed(store: MemoryStore) -> None:
     side, other = Side(store), Side(store.new_session())
-    run(other.acls.create([ORDERS, PREFIX]))
-    run(side.acls.reload({"/kafka-acl/Topic/orders", "/kafka-acl/Topic"}))
+    asyncio.run(other.acls.create([ORDERS, PREFIX]))
+    asyncio.run(side.acls.reload({"/kafka-acl/Topic/orders", "/kafka-acl/Topic"}))
     assert side.known == {ORDERS, PREFIX}, "a folder means everything"
-    run(other.acls.delete([AclFilter()]))
-    run(side.acls.reload({"/kafka-acl/Topic/orders"}))
+    asyncio.run(other.acls.delete([AclFilter()]))
+    asyncio.run(side.acls.reload({"/kafka-acl/Topic/orders"}))
     assert side.known == {PREFIX}
-    run(side.acls.reload({"/kafka-acl-extended/prefixed/Group/team-"}))
+    asyncio.run(side.acls.reload({"/kafka-acl-extended/prefixed/Group/team-"}))
     assert side.known == set()
 
 
 def test_a_deletion_means_what_another_broker_has_just_added_too(store: MemoryStore) -> None:
     side, other = Side(store, shared=True), Side(store.new_session())
-    run(other.acls.create([ORDERS]))
-    assert run(side.acls.delete([AclFilter()])) == [[ORDERS]]
+    asyncio.run(other.acls.create([ORDERS]))
+    assert asyncio.run(side.acls.delete([AclFilter()])) == [[ORDERS]]
 
 
 @pytest.mark.parametrize(
@@ -208,15 +204,15 @@ def test_a_node_that_cannot_be_read_is_not_skipped(store: MemoryStore, data: byt
     it had.
     """
     side = Side(store)
-    run(side.acls.create([ORDERS]))
+    asyncio.run(side.acls.create([ORDERS]))
     store.set("/kafka-acl/Topic/orders", data)
     with pytest.raises(StoreError, match="/kafka-acl/Topic/orders can't be read"):
         Side(store)
-    run(side.acls.reload({"/kafka-acl/Topic/orders"}))
+    asyncio.run(side.acls.reload({"/kafka-acl/Topic/orders"}))
     [report] = side.reports
     assert "correct the node" in report
     assert side.known == {ORDERS}
-    problems = run(side.acls.create([NO_WRITE]))
+    problems = asyncio.run(side.acls.create([NO_WRITE]))
     assert list(problems) == [NO_WRITE]
 
 
