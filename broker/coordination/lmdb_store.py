@@ -51,6 +51,7 @@ from kstore.broker.coordination.tree import (
     WriteTransaction,
 )
 from kstore.log.index.environment import DAMAGE
+from kstore.log.index.spare_room import keep_room
 from kstore.private_files import PRIVATE_FILE, UnsafeFileError, open_private
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ COUNTER_DEPTH = 0xFFFF
 FORMAT_VERSION = 1
 MAP_SIZE_BYTES = 1 << 30
 """Address space, not memory or disk. LMDB's file grows as it is used."""
+LEAST_ROOM_BYTES, ROOM_SHARE = 1 << 20, 2.5
+"""The disk space behind the file, so that topics can be deleted while the disk is full. At least
+half of it is always there: a transaction can write every page of the file again.
+"""
 SESSIONS = "sessions"
 CHANGES_KEPT = 4096
 """The length of the log of changes. A process that has missed more transactions must read
@@ -231,6 +236,7 @@ class _LmdbBackend(Backend):
                         path, map_size=MAP_SIZE_BYTES, max_dbs=0, sync=True, mode=PRIVATE_FILE
                     )
                 self._env.reader_check()  # removes the readers of dead processes
+                self._keep_room()
             if not is_saved:
                 self._back_up()
         except BaseException:
@@ -249,10 +255,14 @@ class _LmdbBackend(Backend):
         """See Backend."""
         with self._store_errors(), self._env.begin(write=True) as txn:
             yield _LmdbTransaction(txn)
+        self._keep_room()
         if self.files is not None:
             # LMDB shows a commit to readers only after its last write to a file, so the others must
             # be woken after that.
             os.pwrite(self._lock_file, b"!", 0)
+
+    def _keep_room(self) -> None:
+        keep_room(os.path.join(self._path, DATA), LEAST_ROOM_BYTES, ROOM_SHARE)
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:

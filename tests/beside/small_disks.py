@@ -24,3 +24,16 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Fill the disk of this folder to the last byte, with a file that is returned."""
+    filler = folder / "filler"
+    size = 1 << 20
+    with open(filler, "ab", buffering=0) as file:
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+    return filler

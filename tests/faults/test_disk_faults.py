@@ -1,16 +1,20 @@
-"""Three real brokers, one of them on a small disk that becomes full: the others continue, no
-acknowledged record is lost, and it catches up when there is space again.
+"""Real brokers on a small disk that becomes full. Of three, the others continue, no acknowledged
+record is lost, and the one catches up when there is space again. A broker alone can delete topics.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kstore.clients import AdminClient
+from kstore.clients import Producer as KstoreProducer
 from tests.beside import small_disks
 from tests.beside.waiting import until
+from tests.conformance.kstore_broker import KstoreBroker
 from tests.conformance.kstore_cluster import PARTITIONS, THREE_REPLICAS, KstoreCluster
 from tests.faults.histories import Producer, all_records, check_records
 
@@ -37,15 +41,8 @@ def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
         producer = Producer("p", cluster.bootstrap, "orders", PARTITIONS)
         producer.start()
         until(lambda: len(producer.acknowledged) > 100, "records are acknowledged")
-        filler = small_disk / "filler"
-        with open(filler, "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(1 << 16))
-            except OSError:
-                pass
-            # To the last byte: later records use the space that was reserved.
-            full = len(producer.acknowledged)
+        filler = small_disks.fill(small_disk)
+        full = len(producer.acknowledged)  # later records use the space that was reserved
 
         def goes_on_without() -> bool:
             rows = cluster.topic("orders", 1).partitions
@@ -61,3 +58,25 @@ def test_a_full_disk_takes_one_broker_out_of_sync_until_there_is_room(
         assert not producer.failed
         stored = all_records(cluster.bootstrap, "orders", PARTITIONS, "read_uncommitted")
         check_records(stored, [producer], [])
+
+
+def test_a_topic_can_be_deleted_while_the_disk_is_full(tmp_path: Path, small_disk: Path) -> None:
+    """That is how an operator gets space again."""
+    broker = KstoreBroker(tmp_path, overrides={"log.dirs": str(small_disk / "logs")})
+    with broker, AdminClient(broker.bootstrap) as admin:
+        admin.create_topics({"large": 1, "small": 1})
+        with KstoreProducer(broker.bootstrap, acks="all") as producer:
+            for _ in range(20):
+                producer.send("large", value=os.urandom(500_000), partition=0).result(60)
+        small_disks.fill(small_disk)
+        assert os.statvfs(small_disk).f_bavail == 0
+        admin.delete_topics(["large"])
+        until(lambda: _free_bytes(small_disk) > 8 << 20, "the disk has space again")
+        assert admin.list_topics() == ["small"]
+        with KstoreProducer(broker.bootstrap, acks="all") as producer:
+            assert producer.send("small", value=b"x", partition=0).result(60) == 0
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from kstore._fast.log.segment_file import SegmentFile
 from kstore.log.errors import storage_error
 from kstore.log.index.lmdb_check import find_damage, move_aside
+from kstore.log.index.spare_room import keep_room
 from kstore.private_files import PRIVATE_FILE, make_private, refuse_link
 
 __all__ = ["DAMAGE", "SharedEnvironment"]
@@ -26,7 +26,7 @@ _FIRST_MAP_BYTES = 1 << 34  # virtual; the file is as large as its content
 # Up to this size every page is checked before each opening. A larger one that its writer closed is
 # trusted, apart from its roots. Checking costs some 1.5 ms per MiB.
 _ALWAYS_CHECKED_BYTES = 32 << 20
-_LEAST_ROOM_BYTES = 256 << 10
+_LEAST_ROOM_BYTES, _ROOM_SHARE = 256 << 10, 0.5
 _REPLACEMENTS = 3  # in one write: otherwise the disk itself is at fault
 # LMDB's errors for a damaged page. All others (a full disk, for example) may be temporary.
 DAMAGE = (
@@ -145,7 +145,7 @@ class SharedEnvironment:
         )
         if create:
             env.reader_check()
-            self._keep_room()
+            keep_room(self.path, _LEAST_ROOM_BYTES, _ROOM_SHARE)
             self._open_probe()
         self._inode = os.stat(self.path).st_ino
         self.env = env
@@ -167,20 +167,6 @@ class SharedEnvironment:
         if self._probe >= 0:
             with suppress(OSError):
                 os.pwrite(self._probe, b"", 0)  # the kernel waits before it looks at the length
-
-    def _keep_room(self) -> None:
-        """Reserve disk space behind the file. On a full disk a deletion needs it: files are removed
-        when the index has forgotten them.
-        """
-        with suppress(OSError):
-            status = os.stat(self.path)
-            room = status.st_blocks * 512 - status.st_size
-            wanted = max(_LEAST_ROOM_BYTES, status.st_size // 2)
-            if room < wanted // 2:
-                file = SegmentFile(self.path, writable=True, create=False)
-                file.share()  # closing it does not give the space back
-                file.preallocate(status.st_size + wanted)
-                file.close()
 
     # -- damage
 
@@ -276,7 +262,7 @@ class SharedEnvironment:
             try:
                 with env.begin(write=True) as transaction:
                     result = do(transaction)
-                self._keep_room()
+                keep_room(self.path, _LEAST_ROOM_BYTES, _ROOM_SHARE)
                 return result
             except lmdb.MapFullError:
                 env.set_mapsize(env.info()["map_size"] * 2)

@@ -17,11 +17,14 @@ import pytest
 
 from kstore.broker.coordination.lmdb_store import LmdbStore
 from kstore.broker.coordination.store import (
+    Create,
+    Delete,
     StoreDamagedError,
     StoreError,
     StoreLockedError,
     StoreUnavailableError,
 )
+from tests.beside.small_disks import fill, small_disk
 
 CHILD = """
 import sys
@@ -306,3 +309,19 @@ def test_a_forked_child_keeps_no_lock_and_no_session_of_a_killed_process(
     finally:
         os.kill(child, signal.SIGKILL)
         parent.stdout.close()
+
+
+def test_many_nodes_can_be_deleted_at_once_on_a_full_disk(tmp_path: Path) -> None:
+    """In a transaction that writes nearly every page again."""
+    names = [f"/topics/{number}" for number in range(6000)]
+    with small_disk(tmp_path / "disk", "32m") as folder:
+        store = LmdbStore(folder / "store")
+        store.create("/topics")
+        for first in range(0, len(names), 500):
+            store.multi([Create(name, bytes(300)) for name in names[first : first + 500]])
+        fill(folder)
+        store.multi([Delete(name) for name in names[::2]])
+        assert len(store.children("/topics")) == 3000
+        store.multi([Delete(name) for name in names[1::2]])
+        store.close()
+        assert LmdbStore(folder / "store").children("/topics") == []
