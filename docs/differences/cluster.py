@@ -17,8 +17,9 @@ ROWS = (
     Difference(
         "DescribeQuorum, AddRaftVoter, RemoveRaftVoter, `kraft.version`",
         "Show and change the quorum.",
-        "DescribeQuorum shows the controller as the only voter. Voters and `kraft.version` cannot "
-        "be changed.",
+        "DescribeQuorum shows the controller as the only voter. Voters cannot be changed. "
+        "`kraft.version` can be raised to 1, as `kafka-features upgrade --release-version` does, "
+        "without effect.",
         "There is no quorum.",
     ),
     Difference(

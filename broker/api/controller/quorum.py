@@ -117,7 +117,7 @@ def _nodes(broker: QuorumParts) -> list[Node]:
 def handle_add_raft_voter(
     broker: QuorumParts, request: AddRaftVoterRequest, ctx: RequestContext
 ) -> AddRaftVoterResponse:
-    """Refuse, as a quorum of static voters does (kraft.version 0)."""
+    """Refuse, as a quorum of static voters does. A finalized kraft.version of 1 changes nothing."""
     refusal = _voter_error(broker, request.cluster_id, request.voter_id, request.voter_directory_id)
     if refusal is None and not request.listeners:
         words = f"Voter {request.voter_id} has no listener; give its host and port."
@@ -129,7 +129,7 @@ def handle_add_raft_voter(
 def handle_remove_raft_voter(
     broker: QuorumParts, request: RemoveRaftVoterRequest, ctx: RequestContext
 ) -> RemoveRaftVoterResponse:
-    """Refuse, as a quorum of static voters does (kraft.version 0)."""
+    """Refuse, as a quorum of static voters does. A finalized kraft.version of 1 changes nothing."""
     code, words = _voter_error(
         broker, request.cluster_id, request.voter_id, request.voter_directory_id
     ) or _static("removed")
@@ -156,7 +156,7 @@ def _voter_error(
 def _static(done: str) -> tuple[int, str]:
     return (
         ErrorCode.UNSUPPORTED_VERSION,
-        f"The voters are fixed (kraft.version is 0), so none can be {done}.",
+        f"The voters are fixed: kstore has no KRaft quorum, so none can be {done}.",
     )
 
 

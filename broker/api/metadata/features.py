@@ -52,7 +52,6 @@ async def handle_update_features(
         features.levels,
         [_update(row, ctx.api_version) for row in request.feature_updates],
         broker.node.node_id,
-        validate_only=request.validate_only,
     )
     if isinstance(levels, str):
         words = "No feature was changed: "

@@ -67,15 +67,11 @@ def plan_update(
     levels: Mapping[str, int],
     updates: Iterable[FeatureUpdate],
     node_id: int,
-    *,
-    validate_only: bool,
 ) -> dict[str, int] | str:
     """The levels after all updates, or the message for the first refused update."""
     changed = dict(levels)
     for update in updates:
         problem = _refusal(supported, levels.get(update.name, 0), update, node_id)
-        if problem is None and update.name == KRAFT_VERSION and update.level and not validate_only:
-            problem = "leave it at 0, kstore has no KRaft quorum."
         if problem is not None:
             return f"{update.name} can't have level {update.level}: {problem}"
         changed[update.name] = update.level
@@ -106,6 +102,8 @@ def _refusal(
         )
     if update.level > current and update.upgrade_type != UPGRADE:
         return f"that is above the present {current}, send upgrade type {UPGRADE} (upgrade)."
+    if update.name == KRAFT_VERSION and update.level < current:
+        return f"it can't go back from {current}."
     if update.name == METADATA_VERSION and update.level < current:
         return f"metadata that only level {current} knows would be lost; keep that level."
     return None

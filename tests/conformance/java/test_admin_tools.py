@@ -111,6 +111,14 @@ def test_features_are_described_and_changed(own_broker):
     said = tool(own_broker, "kafka-features", "upgrade", "--feature", f"{name}=7", check=False)
     assert "Could not" in said
     tool(own_broker, "kafka-features", "upgrade", "--feature", f"{name}=1")
+    said = tool(own_broker, "kafka-features", "upgrade", "--release-version", "4.3")
+    assert {"kraft.version was upgraded to 1.", "metadata.version was upgraded to 30."} <= {
+        *said.splitlines()
+    }
+    said = tool(own_broker, "kafka-features", "describe")
+    assert re.search(r"Feature: kraft.version\s.*FinalizedVersionLevel: 1", said)
+    back = ["downgrade", "--feature", "kraft.version=0"]
+    assert "Could not" in tool(own_broker, "kafka-features", *back, check=False)
 
 
 def test_the_cluster_and_its_quorum_are_described(peer):
