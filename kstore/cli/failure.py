@@ -54,7 +54,7 @@ def explain(error: BaseException, log: Callable[[str], object] | None = None) ->
     if isinstance(error, ConfigError):
         return _tell(str(error), USAGE_ERROR, log)
     if _is_ours(error):
-        return _tell(str(error), FAILED, log)
+        return _tell(getattr(error, "for_commands", None) or str(error), FAILED, log)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return _tell(f"{name}{error.strerror or error}", FAILED, log)

@@ -62,6 +62,11 @@ class LogDirLockedError(LogError):
         self.path = path
         self.holder = holder
 
+    @property
+    def for_commands(self) -> str:
+        """The same for a command: its user can't pass arguments of `open_log`."""
+        return f"the log dir {self.path} is in use by {self.holder}: stop it, or use another folder"
+
 
 class NotKeeperError(LogError):
     """Of the processes that share a log dir, one does its maintenance. Only that process may

@@ -187,6 +187,7 @@ def test_a_second_broker_on_the_same_data_names_the_first(tmp_path: Path) -> Non
         assert (second.returncode, nothing) == (1, "")
         assert errors.startswith("kstore: ")
         assert str(first.pid) in errors
+        assert errors.endswith(": stop it, or use another folder\n")
         assert "Traceback" not in errors
     finally:
         first.terminate()

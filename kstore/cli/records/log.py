@@ -149,8 +149,10 @@ def _repair(path: Path, *, dry_run: bool, json: bool) -> None:
 
     try:
         done = put_right(path, dry_run=dry_run, open_dir=open_log_dir)
-    except (ValueError, LogDirLockedError) as error:
+    except ValueError as error:
         raise SystemExit(fail(str(error))) from None
+    except LogDirLockedError as error:
+        raise SystemExit(fail(error.for_commands)) from None
     for each in done:
         row = {key: value for key, value in asdict(each).items() if key != "restored"}
         if json:

@@ -114,6 +114,6 @@ def test_the_command_says_what_it_would_do_and_does_it(
     assert run([*command, "--repair", "--dry-run"]) == run(command) == 0
     with open_log_dir(path):
         assert run([*command, "--repair"]) == 1
-    assert "is in use by" in capsys.readouterr().err
+    assert ": stop it, or use another folder" in capsys.readouterr().err
     assert run(["log", "verify", str(rows[0][0]), "--repair"]) == 1
     assert "use the partition's folder" in capsys.readouterr().err
