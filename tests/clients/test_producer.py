@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -195,6 +196,11 @@ def test_what_cannot_be_sent_is_refused_at_once(broker: FakeBroker) -> None:
             producer.send("t", bytes(1001))
         with pytest.raises(UnknownTopicOrPartitionError, match="'missing'"):
             producer.send("missing", b"x")
+        seconds: Any = time.time()
+        with pytest.raises(TypeError, match="timestamp is float: pass an int, in milliseconds"):
+            producer.send("t", b"x", timestamp=seconds)
+        with pytest.raises(TypeError, match="timestamp is float"):
+            producer.send_many("t", [b"x"], timestamp=seconds)
     with pytest.raises(ValueError, match="closed"):
         producer.send("t", b"x")
     with pytest.raises(ValueError, match="acks"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,21 @@ def test_another_kind_of_thing(
         assert log.log_end_offset == 0
 
 
+@pytest.mark.parametrize("timestamp", [1_795_889_117.84, datetime(2026, 11, 28), "now"])
+def test_a_timestamp_that_is_no_number_of_milliseconds(tmp_path: Path, timestamp: Any) -> None:
+    """time.time() is in seconds: as milliseconds it would be a time in 1970."""
+    sentence = f"timestamp is {type(timestamp).__name__}: pass an int, in milliseconds since 1970"
+    with kstore.open_log(tmp_path) as log:
+        for append in (
+            lambda: log.append(b"x", timestamp=timestamp),
+            lambda: log.append(b"x", timestamp=timestamp, headers={"h": b""}),
+            lambda: log.append_many([(None, b"x", timestamp)]),
+        ):
+            with pytest.raises(TypeError, match=sentence):
+                append()
+        assert log.log_end_offset == 0
+
+
 def in_transaction(log_dir: Any, log: Any) -> None:
     with log_dir.transaction() as transaction:
         transaction.append(log, b"x")
@@ -48,6 +64,9 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
         pytest.raises(RecordTooLargeError),
     ):
         log.append(b"x" * 1000)
+    with kstore.open_log(tmp_path) as log:
+        log.append(b"x", timestamp=small)  # type: ignore[arg-type]
+        assert [record.timestamp for record in log.records()] == [5]
 
 
 def test_a_flush_policy_that_is_none_names_those_that_are(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 from kstore._fast.record.batch cimport BATCH_HEADER_SIZE
+from kstore._fast.record.builder cimport milliseconds
 from kstore._fast.record.memory cimport MemoryView, view_of
 from kstore._fast.record.murmur2 cimport hash_bytes, jump_hash
 from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch, delivery_of
@@ -366,7 +367,7 @@ cdef class Accumulator:
             parts.headers = <const uint8_t*>PyBytes_AS_STRING(encoded)
             parts.headers_size = PyBytes_GET_SIZE(encoded)
             parts.header_count = len(headers)
-        moment = clock_ms(CLOCK_REALTIME) if timestamp is None else timestamp
+        moment = clock_ms(CLOCK_REALTIME) if timestamp is None else milliseconds(timestamp)
         parts.pinned = partition is not None
         if offset is not None:
             given = offset

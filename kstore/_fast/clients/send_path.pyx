@@ -12,6 +12,7 @@ from kstore._fast.clients.accumulator cimport (
 )
 from kstore._fast.clients.accumulator cimport Accumulator
 from kstore._fast.clients.producer_batch cimport Delivery, ProducerBatch
+from kstore._fast.record.builder cimport milliseconds
 
 from time import time_ns
 
@@ -68,7 +69,7 @@ cdef class SendPath:
         cdef int32_t known
         cdef bint slow              # Python was called meanwhile
         cdef ProducerBatch batch
-        moment = time_ns() // 1000000 if timestamp is None else timestamp
+        moment = time_ns() // 1000000 if timestamp is None else milliseconds(timestamp)
         queues = open_topic(accumulator, topic)
         if queues is None:
             return start

@@ -19,7 +19,9 @@ from kstore._fast.log.log_segment cimport FRESH_EACH_MS, LogSegment
 from kstore._fast.log.read_hints cimport remember
 from kstore._fast.log.segment_file cimport SegmentFile, iovec
 from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
-from kstore._fast.record.builder cimport RecordBatchBuilder, build_single, single_batch_room
+from kstore._fast.record.builder cimport (
+    RecordBatchBuilder, build_single, milliseconds, single_batch_room,
+)
 from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
@@ -337,7 +339,7 @@ cdef class LogCore(LockedLog):
             key_data = <const uint8_t*>PyBytes_AS_STRING(key)
             key_size = PyBytes_GET_SIZE(key)
         now = self.now_ms()
-        time_ms = now if timestamp is None else <int64_t>timestamp
+        time_ms = now if timestamp is None else milliseconds(timestamp)
         if leader_epoch < 0:
             leader_epoch = max(self.epochs.latest_epoch, 0)
         self.acquire()

@@ -14,6 +14,9 @@ cdef Py_ssize_t build_single(
     const uint8_t* key, Py_ssize_t key_size, const uint8_t* value,
     Py_ssize_t value_size) noexcept nogil
 
+# A user's timestamp; raises TypeError unless it is an integer.
+cdef int64_t milliseconds(object timestamp) except? -1
+
 # A batch under construction. After seal(), data[:size_bytes] is the batch; reset() starts the next
 # one in the same memory. Attributes may be set at any time before seal().
 cdef class RecordBatchBuilder:

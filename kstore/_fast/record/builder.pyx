@@ -9,6 +9,7 @@ from cpython.bytes cimport (
     PyBytes_GET_SIZE)
 from cpython.list cimport PyList_GET_ITEM
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.number cimport PyIndex_Check
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -277,7 +278,7 @@ cdef class RecordBatchBuilder:
             raise ValueError(f"a record tuple has {parts} parts: "
                              "pass (key, value[, timestamp[, headers]])")
         if parts > 2 and (<tuple>record)[2] is not None:
-            timestamp = (<tuple>record)[2]
+            timestamp = milliseconds((<tuple>record)[2])
         if parts > 3:
             headers = (<tuple>record)[3]
         return self.append_objects((<tuple>record)[1], (<tuple>record)[0], timestamp, headers)
@@ -345,6 +346,15 @@ cdef class RecordBatchBuilder:
         """
         self.seal(base_offset, leader_epoch)
         return PyBytes_FromStringAndSize(<char*>self.data, self.size_bytes)
+
+
+# A user's timestamp. A float is mostly time.time(), which is in seconds: cut to an integer, it
+# would be a time in 1970, and retention would delete the record.
+cdef int64_t milliseconds(object timestamp) except? -1:
+    if not PyIndex_Check(timestamp):
+        raise TypeError(f"a record's timestamp is {type(timestamp).__name__}: "
+                        "pass an int, in milliseconds since 1970")
+    return timestamp
 
 
 cdef int _require_buffer(object part, str what) except -1:

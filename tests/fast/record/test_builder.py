@@ -113,6 +113,8 @@ def test_compression_that_grows_the_data_still_fits() -> None:
         ((b"k", 5), TypeError, "value is int"),
         ((b"k",), ValueError, "tuple has 1 parts"),
         ((b"k", b"v", 1, [], 2), ValueError, "tuple has 5 parts"),
+        ((b"k", b"v", 1.5), TypeError, "timestamp is float: pass an int, in milliseconds since"),
+        ((b"k", b"v", b"h"), TypeError, "timestamp is bytes"),
         ((b"k", b"v", 1, [(5, b"x")]), TypeError, "header's key is int"),
         ((b"k", b"v", 1, [("h", "x")]), TypeError, "header value is str"),
     ],
