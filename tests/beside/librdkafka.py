@@ -62,12 +62,12 @@ def read_all(
     """
     ends = {"isolation.level": "read_committed", "enable.partition.eof": True}
     found: list[Any] = []
-    places = [ck.TopicPartition(topic, index, 0) for index in partitions]
+    assigned = [ck.TopicPartition(topic, index, 0) for index in partitions]
     ended: set[int] = set()
     deadline = time.monotonic() + TIMEOUT_S
     with closing(consumer_of(servers, settings=ends | dict(settings or {}))) as reader:
-        reader.assign(places)
-        while len(ended) < len(places):
+        reader.assign(assigned)
+        while len(ended) < len(assigned):
             assert time.monotonic() < deadline, f"{topic} was not read to its end, but {ended}"
             for message in reader.consume(1000, 0.5):
                 if message.error() is None:
@@ -91,9 +91,9 @@ def commits(consumer: Any, offsets: Sequence[ck.TopicPartition]) -> bool:
 
 def committed_offset(servers: str, group: str, topic: str, partition: int = 0) -> int:
     """The group's committed offset of a partition."""
-    with closing(consumer_of(servers, group)) as asked:
-        [place] = asked.committed([ck.TopicPartition(topic, partition)], TIMEOUT_S)
-    return int(place.offset)
+    with closing(consumer_of(servers, group)) as consumer:
+        [committed] = consumer.committed([ck.TopicPartition(topic, partition)], TIMEOUT_S)
+    return int(committed.offset)
 
 
 def write_all(
@@ -104,13 +104,13 @@ def write_all(
     is acknowledged.
     """
     producer = ck.Producer({"bootstrap.servers": servers, **(settings or {})})
-    told: list[Any] = []
+    errors: list[Any] = []
     for value, partition in zip(values, cycle(partitions), strict=False):
         producer.produce(
-            topic, value, partition=partition, on_delivery=lambda error, _: told.append(error)
+            topic, value, partition=partition, on_delivery=lambda error, _: errors.append(error)
         )
     assert producer.flush(TIMEOUT_S) == 0
-    assert set(told) <= {None}
+    assert set(errors) <= {None}
 
 
 def make_topics(servers: str, *names: str, partitions: int = 1, **configs: str) -> None:
@@ -127,15 +127,15 @@ def alter_broker(client: Any, name: str, value: str, broker: str = "1") -> None:
     row = admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
     kind = admin.ConfigResource.Type.BROKER
     change = admin.ConfigResource(kind, broker, incremental_configs=[row])
-    for asked in client.incremental_alter_configs([change]).values():
-        asked.result(TIMEOUT_S)
+    for future in client.incremental_alter_configs([change]).values():
+        future.result(TIMEOUT_S)
 
 
 def alter_scram(client: Any, *rows: Any) -> None:
     """Set or remove the passwords of users."""
     for row in rows:  # librdkafka takes a user only once per request
-        for asked in client.alter_user_scram_credentials([row]).values():
-            asked.result(TIMEOUT_S)
+        for future in client.alter_user_scram_credentials([row]).values():
+            future.result(TIMEOUT_S)
 
 
 SHA_256, SHA_512 = admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512

@@ -77,22 +77,22 @@ def _read(answer: IO[bytes], size: int) -> bytes:
 
 def _connect() -> socket.socket:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone-{os.getpid()}")
-    told = Path(tempfile.gettempdir(), f"kstore-tools-{run}")
-    with open(told, "a+") as file:
+    port_file = Path(tempfile.gettempdir(), f"kstore-tools-{run}")
+    with open(port_file, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         with contextlib.suppress(ValueError, OSError):  # it was not started, or it has ended
             return socket.create_connection(("127.0.0.1", int(file.read())))
-        port = _start(told)
+        port = _start(port_file)
         file.truncate(0)
         file.write(str(port))
         file.flush()
         return socket.create_connection(("127.0.0.1", port))
 
 
-def _start(told: Path) -> int:
+def _start(port_file: Path) -> int:
     started = subprocess.Popen(
-        [java_program(), *FLAGS, "-cp", classpath(), str(SOURCE), str(told)],
+        [java_program(), *FLAGS, "-cp", classpath(), str(SOURCE), str(port_file)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     said = started.stdout.readline()

@@ -185,8 +185,8 @@ class KafkaBroker(BrokerProcess):
         values = {name: value.replace("\\", r"\\") for name, value in self.settings().items()}
         lines = [f"{name}={value}" for name, value in values.items()]
         self._properties.write_text("\n".join(lines) + "\n")
-        told = [f"--cluster-id={self.cluster_id}", "-c", str(self._properties)]
-        run_tool("kafka-storage", ["format", *told])
+        args = [f"--cluster-id={self.cluster_id}", "-c", str(self._properties)]
+        run_tool("kafka-storage", ["format", *args])
 
     def command(self) -> list[str]:
         java = [java_program(), *self.flags, "-cp", classpath()]

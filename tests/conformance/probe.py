@@ -230,25 +230,25 @@ def main() -> int:
     parser.add_argument("--accepted", action="store_true", help="show accepted differences too")
     parser.add_argument("--recorded", action="store_true", help="Kafka's answers from their file")
     parser.add_argument("--record", action="store_true", help="write Kafka's answers to their file")
-    asked = parser.parse_args()
-    if (asked.record or asked.recorded) and asked.seed != drawn.RECORDED_SEED:
+    options = parser.parse_args()
+    if (options.record or options.recorded) and options.seed != drawn.RECORDED_SEED:
         parser.error(f"answers are recorded of seed {drawn.RECORDED_SEED}")
-    if asked.record and (asked.full or asked.recorded):
+    if options.record and (options.full or options.recorded):
         parser.error("--record asks a live Kafka: give it alone, or with --only")
     with tempfile.TemporaryDirectory(prefix="kstore-probe-") as folder:
         found = probe(
             Path(folder),
-            asked.only,
-            full=asked.full,
-            seed=asked.seed,
-            recorded=asked.recorded,
-            write=asked.record,
+            options.only,
+            full=options.full,
+            seed=options.seed,
+            recorded=options.recorded,
+            write=options.record,
         )
     unexplained = 0
     for difference in found:
         why = accepted(difference, ACCEPTED)
         unexplained += why is None
-        if why is None or asked.accepted:
+        if why is None or options.accepted:
             print(f"{difference!s:.1500}", f"[accepted: {ACCEPTED[why]}]" if why else "")
     print(f"{len(found)} differences, {unexplained} not accepted")
     return 1 if unexplained else 0

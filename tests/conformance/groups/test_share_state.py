@@ -127,8 +127,8 @@ def records(log_dir: Path, topic_id: UUID) -> dict[tuple[str, int], list[tuple[b
                 if isinstance(value, ShareSnapshotValue):
                     value.create_timestamp = value.write_timestamp = 0
                 data = encode_value(value, 0)
-            told = record.key.replace(topic_id.bytes, bytes(16))
-            found.setdefault((key.group_id, key.partition), []).append((told, data))
+            key_bytes = record.key.replace(topic_id.bytes, bytes(16))
+            found.setdefault((key.group_id, key.partition), []).append((key_bytes, data))
     return found
 
 
@@ -137,14 +137,14 @@ def test_random_requests_get_kafkas_answers_and_leave_kafkas_records(
     brokers: list[BrokerProcess], seed: int
 ) -> None:
     topic = f"t-{random.randrange(1 << 60)}"
-    told = [answers(broker, topic, seed) for broker in brokers]
-    (_, kafkas), (_, ours) = told
+    answered = [answers(broker, topic, seed) for broker in brokers]
+    (_, kafkas), (_, ours) = answered
     for theirs, mine in zip(kafkas, ours, strict=True):
         assert mine == theirs
     assert {row["error_code"] for row in ours} >= {"0", "3", "42", "74", "124"}
     kafkas_records, our_records = (
         records(broker.log_dir, topic_id)
-        for broker, (topic_id, _) in zip(brokers, told, strict=True)
+        for broker, (topic_id, _) in zip(brokers, answered, strict=True)
     )
     assert our_records == kafkas_records
     assert sum(map(len, our_records.values())) > STEPS / 10

@@ -144,20 +144,20 @@ class Teller:
 
     def _take(self, step: Step) -> tuple[str, Any, Any]:
         if step.message is None:
-            message, asked = self._awaited[step.on].pop(0)
+            message, version = self._awaited[step.on].pop(0)
         else:
-            message, asked = step.message, self._version(step)
+            message, version = step.message, self._version(step)
         name = type(message).__name__
         self._named |= set(_strings(message))
         try:
             if step.message is not None:
-                self.peer.send(message, asked, step.on)
+                self.peer.send(message, version, step.on)
                 if not step.wait:
-                    self._awaited.setdefault(step.on, []).append((message, asked))
+                    self._awaited.setdefault(step.on, []).append((message, version))
                     return name, None, None
-            answer: Any = self.peer.receive(message, asked, step.on)
+            answer: Any = self.peer.receive(message, version, step.on)
             if step.until is not None:
-                answer = self._repeat(step, message, asked, answer)
+                answer = self._repeat(step, message, version, answer)
             settle(self.peer, message, answer)
         except ConnectionError:
             self.peer.reset()
@@ -178,12 +178,12 @@ class Teller:
             return self.version
         return self.peer.version_for(step.message.API_KEY)
 
-    def _repeat(self, step: Step, message: Message, asked: int, answer: Any) -> Any:
+    def _repeat(self, step: Step, message: Message, version: int, answer: Any) -> Any:
         assert step.until is not None
         deadline = time.monotonic() + 20
         while not step.until(answer) and time.monotonic() < deadline:
             time.sleep(0.05)
-            answer = self.peer.ask(message, asked, step.on)
+            answer = self.peer.ask(message, version, step.on)
         return answer
 
 

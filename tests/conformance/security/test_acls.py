@@ -287,7 +287,9 @@ def test_rules_are_managed_by_those_who_may(secured: Secured) -> None:
 # ---- a cluster ----
 
 
-def told(cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.2") -> int:
+def metadata_error(
+    cluster: KstoreCluster, node_id: int, topic: str, host: str = "127.0.0.2"
+) -> int:
     """The error code that a broker's Metadata gives a client from that address for a topic."""
     with Wire(cluster.brokers[node_id], host=host) as line:
         answer = line.call(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 9)
@@ -303,16 +305,16 @@ def test_every_broker_of_a_cluster_follows(tmp_path: Path) -> None:
     allow = Acl(TOPIC, "t", "User:*", AclOperation.ALL)
     with KstoreCluster(tmp_path, 3, overrides=settings) as cluster:
         cluster.create_topic("t", 1, 3)
-        until(lambda: not told(cluster, 2, "t"), "broker 2 knows the topic")
+        until(lambda: not metadata_error(cluster, 2, "t"), "broker 2 knows the topic")
         cluster.stop(3)
         with cluster.admin(1) as admin:
             admin.create_acls([rule, allow])
-        assert told(cluster, 1, "t") == DENIED, "who was asked has done it"
-        until(lambda: told(cluster, 2, "t") == DENIED, "broker 2 follows")
-        assert told(cluster, 2, "t", "127.0.0.1") == 0
+        assert metadata_error(cluster, 1, "t") == DENIED, "who was asked has done it"
+        until(lambda: metadata_error(cluster, 2, "t") == DENIED, "broker 2 follows")
+        assert metadata_error(cluster, 2, "t", "127.0.0.1") == 0
         cluster.start(3)
-        assert told(cluster, 3, "t") == DENIED
+        assert metadata_error(cluster, 3, "t") == DENIED
         with cluster.admin(3) as admin:
             admin.delete_acls([AclFilter(permission=AclPermission.DENY)])
         for node_id in cluster.brokers:
-            until(lambda node_id=node_id: told(cluster, node_id, "t") == 0, "all follow")
+            until(lambda node_id=node_id: metadata_error(cluster, node_id, "t") == 0, "all follow")

@@ -54,7 +54,7 @@ def sasl_settings() -> dict[str, str]:
     return settings
 
 
-def tell_users(address: str) -> None:
+def add_scram_users(address: str) -> None:
     client = admin.AdminClient({"bootstrap.servers": address})
     alter_scram(client, *(scram_user("alice", PASSWORD, each) for each in (SHA_256, SHA_512)))
 
@@ -73,7 +73,7 @@ def broker(
         "listener.name.cert.ssl.client.auth": "required",
     }  # fmt: skip
     with Broker(tmp_path_factory.mktemp("broker"), settings) as broker:
-        tell_users(addresses(broker)["PLAINTEXT"])
+        add_scram_users(addresses(broker)["PLAINTEXT"])
         yield broker
 
 
@@ -160,7 +160,7 @@ STORIES |= {
 }  # fmt: skip
 
 
-def told(address: str, story: tuple[Said, ...]) -> list[str]:
+def answers_to(address: str, story: tuple[Said, ...]) -> list[str]:
     """The answers up to the end of the connection."""
     found: list[str] = []
     with RawClient(address) as client:
@@ -189,9 +189,13 @@ def test_the_wire_is_kafkas(broker: Broker, tmp_path: Path) -> None:
     kafka = KafkaBroker(tmp_path, overrides=sasl_settings())
     theirs = add_listeners(kafka, dict.fromkeys(LISTENERS, "SASL_PLAINTEXT"))
     with kafka, ThreadPoolExecutor(16) as pool:
-        tell_users(kafka.bootstrap)
+        add_scram_users(kafka.bootstrap)
         asked = [
-            (name, pool.submit(told, theirs[on], story), pool.submit(told, mine[on], story))
+            (
+                name,
+                pool.submit(answers_to, theirs[on], story),
+                pool.submit(answers_to, mine[on], story),
+            )
             for name, (on, story) in STORIES.items()
         ]
         different = {
