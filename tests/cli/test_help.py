@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from kstore.cli.app import app, run
+from tests.beside.programs import output_of
 
 # Commands that print no data, or use --json for their input.
 WITHOUT_JSON = {"completion", "produce", "replicate", "pipeline script"}
@@ -87,8 +87,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
         "heavy = ('kstore.clients', 'kstore.net', 'rich');"
         "assert not any(m.startswith(heavy) for m in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported = done.stdout.splitlines()[-1].split()[1:]
+    imported = output_of([sys.executable, "-c", code]).splitlines()[-1].split()[1:]
     expected = {f"kstore.cli.{name}" for name in ("app", "failure", "lazy_group")}
     assert set(imported) == expected
 

@@ -18,6 +18,7 @@ import pytest
 from kstore.clients import Producer, ProducerRecord
 from kstore.errors import InvalidProduceOffsetError
 from kstore.types import TopicPartition
+from tests.beside.librdkafka import make_topics
 from tests.beside.waiting import until
 from tests.beside.worker import Worker
 from tests.conformance.kstore_broker import ROOT, KstoreBroker
@@ -72,13 +73,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KstoreCluster]:
         yield cluster
 
 
-def create(broker: KstoreBroker, topic: str) -> None:
-    from kstore.clients import AdminClient, NewTopic
-
-    with AdminClient(broker.bootstrap) as admin:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
-
-
 def replicate(source: KstoreBroker, target: KstoreCluster, *more: str) -> subprocess.Popen[bytes]:
     """`kstore replicate` as a separate process."""
     command = [
@@ -100,14 +94,9 @@ def until_copied(target: KstoreCluster, goal: int) -> None:
     until(lambda: copied(target) >= goal, f"the copy goes on to {goal}")
 
 
-def in_sync(target: KstoreCluster) -> bool:
-    """Whether all replicas of all partitions are."""
-    return all(len(row.isr) == 3 and row.leader >= 0 for row in target.topic("orders").partitions)
-
-
 def test_offsets_are_equal_whoever_is_killed(source: KstoreBroker, target: KstoreCluster) -> None:
     rng = random.Random(391)
-    create(source, "orders")
+    make_topics(source.bootstrap, "orders", partitions=PARTITIONS)
     with Writer(source.bootstrap, "orders"):
         running = [replicate(source, target) for _ in range(2)]
         try:
@@ -124,7 +113,7 @@ def test_offsets_are_equal_whoever_is_killed(source: KstoreBroker, target: Kstor
                     running[victim] = replicate(source, target)
                     until_copied(target, goal + 60)
                     target.start(node)
-                    until(lambda: in_sync(target), "all are in sync")
+                    until(lambda: target.all_in_sync("orders"), "all are in sync")
                 else:
                     running[victim] = replicate(source, target)
         finally:
@@ -180,7 +169,7 @@ def test_a_copier_that_dies_before_it_notes_its_position(
     source: KstoreBroker, target: KstoreCluster, given: bool
 ) -> None:
     topic = f"copied-{given}"
-    create(source, topic)
+    make_topics(source.bootstrap, topic, partitions=PARTITIONS)
     with Writer(source.bootstrap, topic) as writer:
         until(lambda: writer.written >= 120, "there is something to copy")
     wanted = everything(source.bootstrap, topic, PARTITIONS)[0]

@@ -21,6 +21,7 @@ from kstore.pipeline.this_python import (
     use_this_python,
     use_unix_sockets,
 )
+from tests.beside.programs import output_of
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = "JAVA_HOME", "SPARK_SUBMIT_OPTS"
@@ -122,10 +123,8 @@ def test_a_job_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
         log.append_many([b"first", b"second"])
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    packages = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = output_of([python, "-c", code]).strip()
     # kstore and its dependencies are "installed" there by a .pth file, which needs no network.
     (Path(packages) / "kstore.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
     (tmp_path / "job.py").write_text(JOB)
@@ -137,11 +136,9 @@ def test_a_job_of_an_environment_that_is_not_activated(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "SPARK_LOCAL_IP": "127.0.0.1",
     } | {name: os.environ[name] for name in KEPT if name in os.environ}  # fmt: skip
-    done = subprocess.run(
-        [python, tmp_path / "job.py", tmp_path / "data"], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert "values ['first', 'second']" in done.stdout, done.stderr[-3000:]
+    command = [python, tmp_path / "job.py", tmp_path / "data"]
+    written = output_of(command, cwd=tmp_path, env=environment, timeout_s=240)
+    assert "values ['first', 'second']" in written
 
 
 @pytest.mark.parametrize(
@@ -191,11 +188,9 @@ def environment(tmp_path: Path) -> Path:
 
 def started(environment: Path, path: list[str], *arguments: str) -> list[str]:
     """The output of the command's Python."""
-    done = subprocess.run(
-        [environment / "bin" / "kstore-spark-python", *arguments], capture_output=True, text=True,
-        check=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(path)},
-    )  # fmt: skip
-    return done.stdout.splitlines()
+    command = [environment / "bin" / "kstore-spark-python", *arguments]
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(path)}
+    return output_of(command, env=variables).splitlines()
 
 
 def spark_puts_first(home: Path | str) -> list[str]:
@@ -246,12 +241,10 @@ def test_processes_that_only_plan_start_no_threads_of_openblas(
 ) -> None:
     python = environment / "bin" / "python3"
     python.write_text('#!/bin/sh\necho "${OPENBLAS_NUM_THREADS:-unset}"\n')
-    done = subprocess.run(
-        [environment / "bin" / "kstore-spark-python", "-m", *module.split()], check=True,
-        env={"PATH": os.environ["PATH"]} | ({"OPENBLAS_NUM_THREADS": given} if given else {}),
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == expected
+    command = [environment / "bin" / "kstore-spark-python", "-m", *module.split()]
+    threads = {"OPENBLAS_NUM_THREADS": given} if given else {}
+    written = output_of(command, env={"PATH": os.environ["PATH"]} | threads)
+    assert written.strip() == expected
 
 
 def test_the_process_of_a_stream_imports_pyarrow_when_it_is_used(environment: Path) -> None:
@@ -267,11 +260,9 @@ def test_a_python_elsewhere_may_have_no_kstore(environment: Path) -> None:
     other.parent.mkdir()
     python.rename(other)
     arguments = ["-m", "pyspark.sql.streaming.python_streaming_source_runner"]
-    done = subprocess.run(
-        [environment / "bin" / "kstore-spark-python", *arguments], check=True,
-        env={"PATH": f"{other.parent}:{os.environ['PATH']}"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == ["", *arguments]
+    command = [environment / "bin" / "kstore-spark-python", *arguments]
+    written = output_of(command, env={"PATH": f"{other.parent}:{os.environ['PATH']}"})
+    assert written.splitlines() == ["", *arguments]
 
 
 def test_without_spark_it_is_python(environment: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kstore.pipeline.errors import PipelineError, message_first
+from tests.beside.programs import output_of
 
 _SCRIPT = """
 import gc
@@ -44,10 +44,7 @@ print(spared, again, len(gc.get_objects()), seen() is None)
 
 
 def test_imports_are_spared_by_two_tasks_and_later_garbage_is_collected():
-    told = subprocess.run(
-        [sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True
-    ).stdout
-    spared, again, walked, collected = told.split()
+    spared, again, walked, collected = output_of([sys.executable, "-c", _SCRIPT]).split()
     assert int(spared) > int(walked)
     assert int(again) <= int(spared)
     assert collected == "True"
@@ -110,8 +107,7 @@ def test_freed_memory_is_kept() -> None:
 def _pages_given(*, keep: bool) -> int:
     """How often the system gives pages to a process that repeatedly uses 40 MB."""
     script = _ROUNDS.replace("KEEP", str(keep))
-    command = [sys.executable, "-c", script]
-    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return int(output_of([sys.executable, "-c", script]))
 
 
 _LATER = """
@@ -133,9 +129,7 @@ print(module.__name__, hasattr(module, "__file__"))
 
 @pytest.mark.slow
 def test_a_stream_s_process_imports_pyarrow_when_rows_are_made() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", _LATER], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    told = output_of([sys.executable, "-c", _LATER])
     module = "pyspark.sql.worker.plan_data_source_read"
     assert told.splitlines() == ["[]", "[{'id': [1, 2]}]", f"{module} True"]
 
@@ -149,17 +143,12 @@ import_rows_later()
 from pyspark.sql.worker.plan_data_source_read import main, records_to_arrow_batches
 print(main.__module__)
 """
-    told = subprocess.run(
-        [sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    told = output_of([sys.executable, "-c", script])
     assert told.strip() == "pyspark.sql.worker.plan_data_source_read"
 
 
 def test_a_module_that_is_run_so_is_the_main_module(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text("import sys; print(sys.modules['__main__'].__spec__.name)")
     command = [sys.executable, "-m", "kstore.pipeline.worker_process", "given"]
-    told = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-    ).stdout  # fmt: skip
+    told = output_of(command, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert told.strip() == "given", "a PipelineError's traceback is hidden by this name"

@@ -52,12 +52,16 @@ def write_all_kinds(broker: Broker, topic: str, numbers: range, **options: Any) 
             )
 
 
+def options(broker: Broker, folder: Path, topics: str, **more: Any) -> ArchiveOptions:
+    """Of an archive of a broker's topics."""
+    return ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
+
+
 def archived(
     spark: SparkSession | None, broker: Broker, folder: Path, topics: str, **more: Any
 ) -> list[Slice]:
     """Run the job in this process, without Spark."""
-    options = ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
-    return archive(spark, options, silent)
+    return archive(spark, options(broker, folder, topics, **more), silent)
 
 
 def restored(

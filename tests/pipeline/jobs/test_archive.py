@@ -11,7 +11,7 @@ import pytest
 
 from kstore.clients import AdminClient, NewTopic, Producer
 from kstore.pipeline.errors import PipelineError
-from kstore.pipeline.jobs.archive import ArchiveOptions, archive, check_alone
+from kstore.pipeline.jobs.archive import archive, check_alone
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
 from kstore.testing.brokers import Broker
@@ -19,9 +19,9 @@ from tests.beside.topic_records import transaction
 from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.conftest import (
     archived,
+    options,
     records_of,
     restored,
-    settings,
     write_all_kinds,
 )
 
@@ -163,9 +163,9 @@ def test_an_archive_refuses_what_would_mix_or_lose_records(
     admin.delete_records({("gone", 0): 30})
     with pytest.raises(JobError, match="the cluster has deleted offsets 20 to 29, which are not"):
         archived(spark, broker, tmp_path, "gone", tasks=3)
-    options = ArchiveOptions(settings(broker), str(tmp_path), re.compile("gone"), on_loss="skip")
     said: list[str] = []
-    (skipped,) = archive(spark, options, said.append)
+    skipping = options(broker, tmp_path, "gone", on_loss="skip")
+    (skipped,) = archive(spark, skipping, said.append)
     assert (skipped.start, skipped.end) == (30, 40)
     assert any("continuing at 30" in text for text in said)
 

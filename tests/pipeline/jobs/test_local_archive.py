@@ -24,7 +24,7 @@ import kstore
 from kstore.cli.app import run
 from kstore.clients import AdminClient, NewTopic
 from kstore.pipeline.jobs import archive as archiving
-from kstore.pipeline.jobs.archive import ArchiveOptions, archive, plan
+from kstore.pipeline.jobs.archive import archive, plan
 from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.layout import Slice, entries, read_slices
 from kstore.pipeline.jobs.local_rows import entry_batches
@@ -37,6 +37,7 @@ from tests.beside import small_disks
 from tests.pipeline.conftest import KEEP
 from tests.pipeline.jobs.conftest import (
     archived,
+    options,
     records_of,
     restored,
     settings,
@@ -62,10 +63,6 @@ MOMENTS = {
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
     return make_topic(3, **KEEP)
-
-
-def options(broker: Broker, folder: Path, topics: str, **more: Any) -> ArchiveOptions:
-    return ArchiveOptions(settings(broker), str(folder), re.compile(topics), **more)
 
 
 def test_a_topic_comes_back_from_its_archive_as_it_was(

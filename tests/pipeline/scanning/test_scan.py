@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ import kstore
 from kstore.pipeline.errors import PipelineError
 from kstore.pipeline.scanning.layout import SCAN_COLUMNS
 from kstore.pipeline.segments import files
+from tests.beside.programs import output_of
 from tests.log.handling import flip_bit
 
 BEGAN_MS = 1_700_000_000_000
@@ -167,10 +167,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    lines = done.stdout.splitlines()
+    lines = output_of([sys.executable, "-c", program]).splitlines()
     assert lines[:3] == ["6000 6000", "6000", "6000"]
     assert "pip install 'kstore[arrow]'" in lines[3]
 
