@@ -1,6 +1,4 @@
-"""The default group protocol of a consumer: consumer if the broker supports it, otherwise classic;
-and the time until the first record.
-"""
+"""The default group protocol: consumer if the broker supports it; and the first record's time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Clients that are not closed, in separate processes with a real broker: sent records arrive or are
-reported, and a consumer leaves its group.
-"""
+"""Clients that are not closed: sent records arrive or are reported, and consumers leave."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How the modules of a wheel are found in its one shared library. tests/packaging checks that a
-wheel's library has all of them.
-"""
+"""How the modules of a wheel are found in its one shared library."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""No handler changes its request: later readers see what the client sent. A handler that needs
-another request creates one (`Struct.replaced`).
-"""
+"""No handler changes its request: it creates another one (`Struct.replaced`)."""
 
 from __future__ import annotations
 

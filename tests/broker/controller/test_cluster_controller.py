@@ -1,6 +1,4 @@
-"""The controller of real brokers: reassignments, elections, growth, deletion and shutdown while
-brokers stop and start. No acknowledged record is lost.
-"""
+"""The controller of real brokers while they stop and start: no acknowledged record is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Partition epochs and expansions in the store (KIP-232, KIP-253): every number is assigned once,
-by any writer, even if a writer stops halfway.
-"""
+"""Partition epochs and expansions in the store (KIP-232, KIP-253): each number is given once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A shared LMDB store of several processes of one machine: each sees the others' changes, and the
-sessions of killed or stopped processes end. Real processes, real signals.
-"""
+"""A shared LMDB store of several real processes, some of them killed or stopped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the ZooKeeper store adds to the contract: servers that disappear and come back, a killed
-leader, a session that the ensemble ended, and no server at all. Real servers.
-"""
+"""What the ZooKeeper store adds to the contract: real servers that disappear, or end a session."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Consumer groups through a socket: listing by type, settings of a group, the switch that turns the
-protocol off, and what of a group is there after kill -9.
-"""
+"""Consumer groups through a socket: listing, configs, the switch, and what kill -9 leaves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A folder that an embedded log wrote and a broker serves, and the reverse: its cursors are the
-broker's consumer groups, whichever was used last.
-"""
+"""Cursors of an embedded log are consumer groups of a broker that serves its folder, and back."""
 
 from __future__ import annotations
 

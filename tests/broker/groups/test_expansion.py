@@ -1,6 +1,4 @@
-"""Order across partition expansion (KIP-253) through a socket, on one broker: a producer with the
-old number of partitions is refused, and earlier records can be recognized and are read first.
-"""
+"""Partition expansion (KIP-253) through a socket: producers with an old count are refused."""
 
 from __future__ import annotations
 

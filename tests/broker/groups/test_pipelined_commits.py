@@ -1,6 +1,4 @@
-"""A connection's requests are executed in the order in which they are sent, even if the client does
-not wait for the answers: a commit after a deletion of offsets stays.
-"""
+"""Requests of a connection are executed in their order, without waiting for answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Share groups through a socket: partitions once their state is initialized, what is there after
-kill -9, offsets, deletion, settings of a group.
-"""
+"""Share groups through a socket: initialization, kill -9, offsets, deletion, configs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Streams groups through a socket: internal topics that the broker makes, settings of a group, and
-what of a group is there after kill -9.
-"""
+"""Streams groups through a socket: internal topics, configs, and what kill -9 leaves."""
 
 from __future__ import annotations
 

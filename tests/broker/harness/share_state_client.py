@@ -23,9 +23,7 @@ class ShareStateClient(Wire):
     """A connection to a broker. Each call is about one share-partition and returns its row."""
 
     def coordinator(self, key: SharePartitionKey) -> int:
-        """The broker that stores a share-partition, once there is one. Raises OSError if the
-        connection is lost: the caller opens another one.
-        """
+        """The broker that stores a share-partition, once there is one. Raises OSError."""
         request = Ask.FindCoordinator(key_type=2, coordinator_keys=[str(key)])
         deadline = time.monotonic() + TIMEOUT_S
         while (found := self.call(request).coordinators[0]).error_code != ErrorCode.NONE:

@@ -1,6 +1,4 @@
-"""Some calls on topics through one socket, with kstore's own fields: for tests of partition epochs
-and ordered expansion, on one broker and in a cluster.
-"""
+"""Calls on topics through one socket, with kstore's own fields."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tests.record_requests import (
 
 
 class TopicClient(Wire):
-    """Creates, grows, deletes, produces, fetches, commits. The caller checks errors. The connection
-    asks for kstore's fields unless ``extended`` is false.
-    """
+    """The caller checks errors. The connection has kstore's fields unless ``extended`` is false."""
 
     def __init__(self, broker: Any, *, extended: bool = True) -> None:
         super().__init__(broker)

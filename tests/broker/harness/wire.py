@@ -1,6 +1,4 @@
-"""The raw client of tests: any request in any version through a blocking socket, with kstore's own
-messages. Tests of those messages use tests/conformance/wire.py, which does not know them.
-"""
+"""The raw client of tests: any request in any version, with kstore's own messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A served topic whose files were damaged or cut: consumers get the rest and an error, and the
-broker's log and metrics report the damage.
-"""
+"""A served topic with damaged or cut files: consumers get the rest, and the log a report."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def fill(broker: KstoreBroker, batches_count: int, records: int) -> Path:
 
 
 def fetch(client: TopicClient, offset: int) -> Any:
-    """One partition's answer to a fetch. The fetch that finds the damage may return no records: the
-    next one waits for a thread that examines it.
-    """
+    """A partition's answer to a fetch. The fetch that finds damage may return no records."""
     for _ in range(2):
         found = client.fetch_at("t", offset, 8 << 20)
         if found.records or found.error_code != ErrorCode.NONE:

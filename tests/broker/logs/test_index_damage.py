@@ -1,6 +1,4 @@
-"""A served topic whose index is damaged, between stop and start and while the broker runs: clients
-see nothing of it, and the operator does.
-"""
+"""A served topic whose index is damaged: clients notice nothing, and the operator does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Brokers of a cluster of real processes stop and start: which brokers are members, which one is
-the controller, and that a former controller knows it.
-"""
+"""Real brokers stop and start: who is a member, who is the controller, and who was."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Partition epochs (KIP-232) through a socket: a deleted and recreated topic never passes for its
-predecessor, whatever a stop of the broker leaves half done.
-"""
+"""Partition epochs (KIP-232) through a socket: a recreated topic is never taken for the old one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Replication between real brokers: replicas that move between log dirs while they are written to,
-throttled replication, and topics that are created while a broker is down.
-"""
+"""Replication between real brokers: moves between log dirs, throttles, and late brokers."""
 
 from __future__ import annotations
 

@@ -64,9 +64,7 @@ def with_damage(
     sealed: bool,
     later: bool = False,
 ) -> None:
-    """Run a story with a leader's log of one-record batches, of which one is damaged on the disk:
-    written by this process just now, or in a sealed segment. ``later``: by the story.
-    """
+    """Run a story with a leader whose log has a damaged batch. ``later``: the story damages it."""
 
     async def whole() -> None:
         node = Node(LEADER, tmp_path / "leader", new_image())

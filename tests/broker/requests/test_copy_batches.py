@@ -1,6 +1,4 @@
-"""CopyBatches on a real socket: batches in records of one partition become batches of another, at
-given offsets, once; and what keeps a leader from copying one.
-"""
+"""CopyBatches on a real socket: batches in records become batches of another partition."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What scripts and clients expect besides error codes: error messages begin with Kafka's words,
-Metadata names a controller, and a Metadata request creates a topic.
-"""
+"""What clients expect besides error codes: Kafka's words, a controller, and new topics."""
 
 from __future__ import annotations
 

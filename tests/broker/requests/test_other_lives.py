@@ -1,6 +1,4 @@
-"""Requests that name a topic, and say by a partition epoch which life of it they mean (KIP-232):
-what they find is of that life, or they are refused and change nothing.
-"""
+"""Requests that name a topic's life by a partition epoch (KIP-232) find it, or are refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The share coordinator of a real broker: crashes, deletions in its log, and who may send requests.
-tests/conformance/groups/test_share_state.py compares its answers with Kafka's.
-"""
+"""The share coordinator of a real broker: crashes, deletions in its log, and rights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Decisions use only values: no parameter and no field in broker/state is a function, which could
-read something that changes during the decision.
-"""
+"""Decisions use only values: no parameter and no field in broker/state is a function."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which open transactions hang, out of what leaders and coordinators say; and that the two faces of
-the admin client have the same methods.
-"""
+"""Which open transactions hang; and both faces of the admin client have the same methods."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The requests of a replicator: pieces of fetched batches, and one partition's copy compared with a
-model of a target whose leaders change and whose responses get lost.
-"""
+"""A replicator's requests: pieces of batches, and a copy against a model of its target."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Groups on a cluster of three brokers: the coordinator is killed or stopped, and another broker
-takes over. No member loses a partition, and commits succeed.
-"""
+"""Groups on three brokers: the coordinator stops, and no member loses a partition."""
 
 from __future__ import annotations
 

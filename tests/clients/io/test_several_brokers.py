@@ -1,6 +1,4 @@
-"""The clients' connections to several brokers, some of them dead or outdated: the client asks
-another broker, and its metadata never gets older.
-"""
+"""Connections to several brokers, some dead or outdated: metadata never gets older."""
 
 from __future__ import annotations
 

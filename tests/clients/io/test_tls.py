@@ -1,6 +1,4 @@
-"""Clients over TLS (security.protocol=SSL): a listener that requires certificates, certificates
-that do not match, and listeners that do not use TLS.
-"""
+"""Clients over TLS: required certificates, wrong ones, and listeners without TLS."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""An exact copy stays one when the replicator and the target's brokers are killed at any moment:
-at the end every replica has the source's bytes.
-"""
+"""An exact copy while the replicator and brokers are killed: replicas have the same bytes."""
 
 from __future__ import annotations
 

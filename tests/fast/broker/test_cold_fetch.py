@@ -1,6 +1,4 @@
-"""A fetch of data that is not in the page cache waits for a thread that loads it; others continue.
-On real files, whose pages the test has dropped.
-"""
+"""A fetch of data that is not in the page cache waits for a thread; others continue."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A fetch that must open a file, read an index or examine damage has a thread do that, and is
-parked meanwhile; others continue. The threads belong to the test.
-"""
+"""A fetch that must open a file, or examine damage, waits for a thread; others continue."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""When Produce asks about a transactional batch: once per request, only about partitions where the
-producer has no open transaction, and never about other batches.
-"""
+"""When Produce asks about a transactional batch: once per request, and only about some."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Threads check produced batches with much data before the request is handled, in its connection's
-order; the loop decompresses only a limited amount in a turn.
-"""
+"""Threads check produced batches with much data, in their connection's order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Those that wait until some time at the latest share one timer: fetches here; answers that wait
-for followers in test_replicated_produce.py.
-"""
+"""Requests that wait until some time share one timer."""
 
 from __future__ import annotations
 

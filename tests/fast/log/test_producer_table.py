@@ -1,7 +1,4 @@
-"""Idempotent and transactional appends: duplicates, sequences, epochs, transactions, snapshots.
-
-They are seen through a log, since a table is only ever asked by one.
-"""
+"""Idempotent and transactional appends, through a log: duplicates, sequences, epochs."""
 
 from __future__ import annotations
 

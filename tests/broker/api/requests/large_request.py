@@ -43,10 +43,7 @@ def _paths(plan: Plan) -> Iterator[Path]:
 def wide_request(
     api_key: int, version: int, path: Path, size: int, *, distinct: bool = True, **fixed: Any
 ) -> Message:
-    """A request whose array at the path fills about this many bytes, with one element in every
-    array above it. ``distinct``: its elements differ and have valid names; otherwise all are as
-    small as possible. ``fixed`` are fields of the request with given values.
-    """
+    """A request whose array at the path has about so many bytes; others have one element each."""
     cls = APIS[api_key].request
     plan = cls.plan_for(version)
     nullable = {field.name: field.nullable for field in plan.fields}

@@ -1,6 +1,4 @@
-"""A controller that cannot reach the store for a while finishes its work when the store is back. A
-controller that has been replaced does not retry anything.
-"""
+"""A controller without the store finishes later; one that was replaced retries nothing."""
 
 from __future__ import annotations
 

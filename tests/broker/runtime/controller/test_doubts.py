@@ -35,9 +35,7 @@ def keeps_elr(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def restarted(cluster: Cluster, ends: Ends, *, away: tuple[int, ...] = ()) -> None:
-    """The cluster with a partition on three brokers, whose logs turn out to end there (latest
-    leader epoch, log end offset) after all brokers have restarted; those away have not.
-    """
+    """A partition on three brokers that have restarted, with these log ends (epoch, offset)."""
     await cluster.controller.create_topic(NewTopic("t", -1, -1, {0: (0, 1, 2)}))
     await cluster.settle()
     await cluster.controller.close()

@@ -1,6 +1,4 @@
-"""Brokers of a version without contractions get no partitions while a topic shrinks, and the
-coordination store keeps them from becoming the controller.
-"""
+"""Brokers without contractions get no partitions of such topics, nor become the controller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Contractions are prepared, then committed or rolled back. They end when the retired partitions
-are empty, whichever process ends meanwhile.
-"""
+"""Contractions are prepared, then committed or rolled back, whichever process ends."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ RECORDS = 64
 
 
 def read_cold(folder: Path, reading: Callable[[Log], Awaitable[Any]]) -> tuple[Any, Any, int]:
-    """The results of two reads of a log that is not in memory, by a loop that must not wait, and
-    the number of reads by threads. Skips where the system does not drop cached pages.
-    """
+    """Two reads of a log that is not in memory, and the number of reads by threads."""
     with open_log_dir(folder) as first:
         for number in range(50):
             first.log("t").append(b"%d" % number + b"x" * 20_000)

@@ -1,6 +1,4 @@
-"""Threads append coordinators' records that may have to wait for the disk: the response waits, the
-decision does not. If the append fails, the client gets an error.
-"""
+"""Threads append coordinators' records: the response waits for the disk, not the decision."""
 
 from __future__ import annotations
 

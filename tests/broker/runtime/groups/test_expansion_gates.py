@@ -1,6 +1,4 @@
-"""How the coordinator finds out what must be read before a new partition: from the store, its own
-logs, and the leaders that it can reach.
-"""
+"""How the coordinator finds out what must be read before a new partition."""
 
 from __future__ import annotations
 

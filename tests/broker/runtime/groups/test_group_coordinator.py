@@ -248,9 +248,7 @@ class SlowGates:
 
 
 async def commit_in_a_row(coordinator: GroupCoordinator, turns: int) -> None:
-    """Send a commit of 5, a commit of 9 and a fetch, as one connection does that does not wait for
-    answers, with this number of turns of the loop between them: the group has 9.
-    """
+    """Send two commits and a fetch without waiting, with so many turns between: the group has 9."""
     answers: list[asyncio.Future[Any]] = []
     for offset in (5, 9):
         answer: Any = coordinator.answer("g", commit(offset), ASKED)

@@ -1,6 +1,4 @@
-"""Commits for partitions that a group member learned about earlier than the coordinator: they are
-accepted. Commits for partitions that do not exist are still refused.
-"""
+"""Commits for partitions that a member learned about first are accepted, for others refused."""
 
 from __future__ import annotations
 

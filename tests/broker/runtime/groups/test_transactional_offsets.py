@@ -1,6 +1,4 @@
-"""Offsets that are committed in a transaction while its marker arrives. They wait behind other
-steps of their group's partition, and must not follow the marker in the log.
-"""
+"""Offsets of a transaction while its marker arrives: they must not follow it in the log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves. A move is complete
-when its copy serves the partition.
-"""
+"""broker/runtime/log_dirs/replica_moves.py: where a partition is while it moves."""
 
 from __future__ import annotations
 

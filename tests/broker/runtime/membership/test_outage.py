@@ -1,6 +1,4 @@
-"""What a broker does while it cannot reach the store: which brokers it asks, what it concludes, and
-what it promises to others. The test controls the time.
-"""
+"""A broker that cannot reach the store: whom it asks, what it concludes and promises."""
 
 from __future__ import annotations
 

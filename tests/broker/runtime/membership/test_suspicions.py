@@ -1,6 +1,4 @@
-"""The connection of a broker has ended. How the others find out whether the broker has ended too,
-and what they do if the store would keep its session for long.
-"""
+"""A broker's connection has ended: how the others find out whether the broker has too."""
 
 from __future__ import annotations
 

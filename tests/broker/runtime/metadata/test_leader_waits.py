@@ -1,6 +1,4 @@
-"""Requests for a partition whose leader was just lost: which are held, until when, how many, and in
-which order they and later requests are answered.
-"""
+"""Requests for a partition that lost its leader: which are held, how long, and in which order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A broker of a cluster, without the cluster: the store and the logs are real, the test plays the
-controller, and a double fetches from leaders.
-"""
+"""A broker of a cluster whose test plays the controller; a double fetches from leaders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The data planes of several brokers in one process, on real sockets. Each can lead, follow, stop
-and start again. The test plays the controller.
-"""
+"""The data planes of several brokers on real sockets. The test plays the controller."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Proposals of in-sync replicas. They are sent together, one at a time per partition, and repeated
-until they are decided. Also: the effect of each answer of the controller.
-"""
+"""Proposals of in-sync replicas, repeated until decided, and the effects of each answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""broker/runtime/replication: roles in leader epochs that are not above those in the log. The
-coordination store was restored from an older copy.
-"""
+"""Roles in leader epochs that are not above the log's: the store is an older copy."""
 
 from __future__ import annotations
 

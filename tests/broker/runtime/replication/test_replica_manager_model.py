@@ -1,6 +1,4 @@
-"""Random requests of controllers, some of them deposed, to a broker that is restarted and loses its
-session. What it leads, follows and stores matches a model of a dozen lines.
-"""
+"""Random requests of controllers, some of them deposed, to a broker, against a small model."""
 
 from __future__ import annotations
 

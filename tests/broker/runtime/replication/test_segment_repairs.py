@@ -87,9 +87,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_leader(story: Story, folder: Path) -> None:
-    """Run a scenario with a leader that is in sync alone, where two are required. COMMITTED records
-    are committed, and those up to END are on the leader only, one in each batch.
-    """
+    """Run a scenario with a leader alone in sync: COMMITTED records, and only its own up to END."""
 
     async def told() -> None:
         image = new_image()

@@ -1,6 +1,4 @@
-"""Users who are deleted or get another password lose their connections on each broker. A waiting
-fetch does not outlive its session.
-"""
+"""Users who are deleted or get another password lose their connections and fetches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Secret settings and credentials of clients appear nowhere: not in the log, not in the settings
-that clients can describe, and not in the list of processes.
-"""
+"""Secret configs and credentials are not in logs, described configs or process lists."""
 
 from __future__ import annotations
 

@@ -254,9 +254,7 @@ def test_a_partition_whose_epoch_is_raised_while_its_log_dir_is_offline_has_a_le
 async def deleted_records(
     world: World, do: Callable[[], Any], *, first: bool = False
 ) -> list[tuple[int, int]]:
-    """Error and low watermark of the two retired partitions, whose records are deleted. Something
-    else happens before the broker notices that, or before it is done.
-    """
+    """Error and low watermark of two retired partitions whose records are deleted meanwhile."""
     run = world.broker.node.dirs.run
 
     async def beside(*arguments: Any) -> Any:

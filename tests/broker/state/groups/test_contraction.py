@@ -1,6 +1,4 @@
-"""A topic that shrinks, and its groups: the remaining partitions are not assigned before the group
-has committed the retired ones; and which groups keep the topic from shrinking.
-"""
+"""A topic that shrinks, and its groups: retired partitions first, and who keeps it."""
 
 from __future__ import annotations
 
@@ -340,9 +338,7 @@ def test_assignments_of_kafka_streams_are_whole(driver: Driver) -> None:
 
 
 def streams_tasks(count: int) -> bytes:
-    """What Kafka Streams' leader adds to an assignment, version 11: active tasks of subtopology 0,
-    no standby tasks, no hosts, no error.
-    """
+    """Kafka Streams' user data of version 11: active tasks of subtopology 0, and no more."""
     tasks = b"".join(struct.pack(">iih", 0, index, -1) for index in range(count))
     return struct.pack(">iii", 11, 11, count) + tasks + struct.pack(">iiii", 0, 0, 0, 0)
 

@@ -1,6 +1,4 @@
-"""Offsets in transactions against a slow model that keeps every record: what is pending, what
-counts when transactions end in any order, what a deletion takes along.
-"""
+"""Offsets in transactions against a slow model that keeps every record."""
 
 from __future__ import annotations
 

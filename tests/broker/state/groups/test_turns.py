@@ -1,6 +1,4 @@
-"""Decisions on large groups are done in pieces: between two points where others may have a turn
-there are few rows, however many members and offsets there are.
-"""
+"""Decisions on large groups are done in pieces of few rows."""
 
 from __future__ import annotations
 

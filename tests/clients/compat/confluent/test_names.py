@@ -1,6 +1,4 @@
-"""Every public name, method, constant and error of confluent-kafka is in kstore's module of that
-API, except those that are listed here with the reason.
-"""
+"""Every public name of confluent-kafka is in kstore's module, except those listed here."""
 
 from __future__ import annotations
 

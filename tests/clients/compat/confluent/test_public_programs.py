@@ -1,6 +1,4 @@
-"""Two public programs for confluent-kafka, kombu (the messaging of Celery) and FastStream, run on
-kstore's clients, with nothing of theirs changed: only the module of that name is another one.
-"""
+"""Two public programs for confluent-kafka, kombu and FastStream, on kstore's clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The records of a share consumer, compared with an independent model: a broker that knows the
-owner of each offset, and a user who acknowledges in any order.
-"""
+"""The records of a share consumer, against a model that knows each offset's owner."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Live groups that change between the classic and the consumer protocol (KIP-848): no member loses
-its partitions, and meanwhile members of both protocols are in one group.
-"""
+"""Live groups that change between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""kstore.ordered.expansion: a new partition is not assigned before the group has committed
-everything that was written to the other partitions under the old count.
-"""
+"""kstore.ordered.expansion: a new partition waits for commits of what was written before it."""
 
 from __future__ import annotations
 

@@ -207,9 +207,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
                             assert error == self.right_error(member, claim, task)
 
     def right_error(self, member: Any, claim: CommitClaim, task: Task) -> int:
-        """Assignment epoch <= claimed epoch <= member epoch; the present one may always, unless the
-        claim needs the assignment.
-        """
+        """Assignment epoch <= claimed epoch <= member epoch; the present one may always."""
         if claim.epoch == member.member_epoch and not claim.needs_assignment:
             return ErrorCode.NONE
         since = self.since.get((member.member_id, task), 2**31 - 1)
