@@ -312,17 +312,13 @@ def open_session(client: Client, *parts: FetchPartition, version: int = 13) -> i
 
 
 def incremental(
-    client: Client,
-    session_id: int,
-    epoch: int,
-    *parts: FetchPartition,
+    client: Client, session_id: int, epoch: int, *parts: FetchPartition,
     forget: list[int] | None = None,
-    version: int = 13,
 ) -> FetchResponse:  # fmt: skip
-    wanted = request(version, *parts, session_id=session_id, session_epoch=epoch)
+    wanted = request(13, *parts, session_id=session_id, session_epoch=epoch)
     if forget:
         wanted.forgotten_topics_data = [ForgottenTopic(topic_id=TOPIC_ID, partitions=forget)]
-    return client.call(version, wanted)
+    return client.call(13, wanted)
 
 
 def test_a_session_answers_only_what_changed(plane: Plane) -> None:

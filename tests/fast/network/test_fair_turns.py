@@ -30,8 +30,8 @@ SLACK = 4096  # a read is always possible: there is always some room
 BATCH = build_batch([b"x" * 900_000])
 
 
-def produce_frame(batch: bytes = BATCH, index: int = 0) -> bytes:
-    return encode_request(produce_request("t", batch, first=index), 9, 1, "bulk")
+def produce_frame(index: int = 0) -> bytes:
+    return encode_request(produce_request("t", BATCH, first=index), 9, 1, "bulk")
 
 
 def fetch_frame(max_bytes: int) -> bytes:

@@ -18,9 +18,7 @@ class RefusedError(PermissionError):
     """The log of the broker."""
 
 
-def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "carol")) -> dict[
-    str, str
-]:  # fmt: skip
+def token_settings(*listeners: str) -> dict[str, str]:
     """The settings of a broker with these SASL listeners."""
     settings = {
         "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512}",
@@ -29,7 +27,7 @@ def token_settings(*listeners: str, users: tuple[str, ...] = ("alice", "bob", "c
         "super.users": "User:ANONYMOUS",
     }
     for name in listeners:
-        settings |= users_of(name, *users)
+        settings |= users_of(name, "alice", "bob", "carol")
     return settings
 
 

@@ -22,8 +22,8 @@ def driver() -> ConsumerDriver:
     return driver
 
 
-def need(*partitions: int, topic: str = "t") -> list[NeedPositionTopic]:
-    return [NeedPositionTopic(topic=topic, partitions=list(partitions))]
+def need(*partitions: int) -> list[NeedPositionTopic]:
+    return [NeedPositionTopic(topic="t", partitions=list(partitions))]
 
 
 def at(topic: str = "t", **positions: int) -> list[PositionTopic]:

@@ -71,9 +71,9 @@ def test_removing_twice_is_fine() -> None:
 # ---- principals ----
 
 
-def full(slots: int, *principals: str, ids: int = 1000) -> FetchSessionCache[Session]:
+def full(slots: int, *principals: str) -> FetchSessionCache[Session]:
     """As many sessions as there are slots, the earlier the longer unused."""
-    sessions = cache(slots, *range(1, ids))
+    sessions = cache(slots, *range(1, 1000))
     for age, principal in enumerate(principals):
         session_id = sessions.reserve(principal, False, 1, age)
         sessions.add(Session(session_id, principal, created_ms=age, last_used_ms=age))

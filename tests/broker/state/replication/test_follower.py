@@ -21,10 +21,10 @@ from kstore.broker.state.replication.follower import (
 )
 
 
-def cache_of(epochs: list[int], start: int = 0) -> EpochCache:
-    """The epoch cache of a log whose records, from offset ``start`` on, are of these epochs."""
+def cache_of(epochs: list[int]) -> EpochCache:
+    """The epoch cache of a log whose records are of these epochs."""
     cache = EpochCache()
-    for offset, epoch in enumerate(epochs[start:], start):
+    for offset, epoch in enumerate(epochs):
         cache.assign_epoch(epoch, offset)
     return cache
 

@@ -297,20 +297,16 @@ def test_a_cut_log_is_gone_back_on_or_told() -> None:
 # ---- plans ----
 
 
-def view_of(
-    *, leader: int = 1, epoch: int = 0, partition_epoch: int = -1, partitions: int = 2
-) -> ClusterView:
+def view_of(epoch: int = 0, partition_epoch: int = -1) -> ClusterView:
     view = ClusterView()
-    update(view, leader=leader, epoch=epoch, partition_epoch=partition_epoch, count=partitions)
+    update(view, leader=1, epoch=epoch, partition_epoch=partition_epoch)
     return view
 
 
-def update(
-    view: ClusterView, *, leader: int, epoch: int, partition_epoch: int = -1, count: int = 2
-) -> None:
+def update(view: ClusterView, *, leader: int, epoch: int, partition_epoch: int = -1) -> None:
     row = {"leader_id": leader, "leader_epoch": epoch, "partition_epoch": partition_epoch}
     epochs = {"max_partition_epoch": partition_epoch, "topic_id": IDS[0]}
-    view.update(metadata((1, 2, 3), *[row] * count, first=1, **epochs))
+    view.update(metadata((1, 2, 3), row, row, first=1, **epochs))
 
 
 def plan_of(
