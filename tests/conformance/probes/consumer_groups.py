@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from kstore.protocol.schema import Message
+from tests.conformance.probes.configs import GROUP, SET, alter, describe, shows
 from tests.conformance.probes.story import Peer, Step, Story, case
 from tests.conformance.probes.topics import create
 from tests.plain_messages import Ask
@@ -50,6 +51,16 @@ def known(*topics: str) -> Step:
     )
 
 
+def rare_assignments(group: str) -> Story:
+    """The group's next assignment is computed 5 s after the last one instead of 1 s: the members
+    that join meanwhile get their epochs from one assignment, however slow the machine is.
+    """
+    key, value = "consumer.assignment.interval.ms", "5000"
+    yield Step(alter(GROUP, group, (key, SET, value)), compare=False)
+    there = shows(consumer_assignment_interval_ms=value)
+    yield Step(describe(GROUP, group, key), until=there, compare=False)
+
+
 def _epoch(epoch: int) -> Callable[[Any], bool]:
     return lambda answer: answer.member_epoch >= epoch or answer.error_code != 0
 
@@ -80,6 +91,7 @@ def _life(peer: Peer, version: int) -> Story:
     topic = group = f"probe-cg-life-{version}"
     yield create(topic, 4)
     yield known(topic)
+    yield from rare_assignments(group)
     topic_id = peer.topic_id(topic)
     yield join(group, "a", topic, rack_id="r1")
     yield beat(group, "a", 2, **owns(topic_id, 0, 1, 2, 3))
@@ -125,6 +137,7 @@ def _range(peer: Peer, version: int) -> Story:
     yield create(two, 5)
     group = one
     yield known(one, two)
+    yield from rare_assignments(group)
     yield join(group, "a", one, two, server_assignor="range", instance_id="z")
     yield join(group, "b", one, two, server_assignor="range")
     yield join(group, "c", one, server_assignor="range", instance_id="y")
