@@ -19,12 +19,12 @@ from kstore.broker.api.requests.error_responses import (
     TOPIC_APIS,
     failed,
     patch,
-    places,
     put_in,
+    request_partitions,
     split,
 )
 from kstore.broker.server import Later
-from kstore.broker.state.faults import Asked, Fault, FaultBook, FaultError, Strike
+from kstore.broker.state.faults import Fault, FaultError, FaultRules, RequestFacts, Strike
 from kstore.errors import ErrorCode, ProtocolError
 from kstore.protocol.registry import API_VERSIONS, APIS
 
@@ -51,7 +51,7 @@ class FaultInjector:
     """The faults of one broker. Everything here runs on its loop."""
 
     def __init__(self, server: Server) -> None:
-        self.book = FaultBook()
+        self.rules = FaultRules()
         self.server = server
 
     def add(self, faults: Sequence[Fault]) -> list[int]:
@@ -60,23 +60,23 @@ class FaultInjector:
         """
         for fault in faults:
             _check(fault)
-        numbers = [self.book.add(fault) for fault in faults]
+        numbers = [self.rules.add(fault) for fault in faults]
         self._tell_plane()
         return numbers
 
     def remove(self, number: int) -> bool:
         """Remove a rule; returns whether it existed."""
-        found = self.book.remove(number)
+        found = self.rules.remove(number)
         self._tell_plane()
         return found
 
     def clear(self) -> None:
         """Remove all rules. Responses that were dropped already are not sent."""
-        self.book.clear()
+        self.rules.clear()
         self._tell_plane()
 
     def _tell_plane(self) -> None:
-        self.server.broker.plane.faults = self if len(self.book) else None
+        self.server.broker.plane.faults = self if len(self.rules) else None
 
     # ---- what the data plane calls ----
 
@@ -88,22 +88,24 @@ class FaultInjector:
         correlation_id: int,
         client_id: bytes | None,
         body: bytes,
-    ) -> Fate | None:
+    ) -> FaultEffects | None:
         """Decide what happens to a request. None: no fault applies."""
-        if version < 0 or not self.book.concerns(api_key):
+        if version < 0 or not self.rules.concerns(api_key):
             return None
-        struck = _Struck(self.server, connection, api_key, version, correlation_id, client_id, body)
+        decoded = _DecodedRequest(
+            self.server, connection, api_key, version, correlation_id, client_id, body
+        )
         try:
-            asked = struck.asked()
-            if self.book.names_topics(asked):
-                asked = asked._replace(places=struck.places())
-            strikes = self.book.strike(asked)
-            return Fate(struck, strikes) if strikes else None
+            facts = decoded.facts()
+            if self.rules.names_topics(facts):
+                facts = facts._replace(partitions=decoded.partitions())
+            strikes = self.rules.strike(facts)
+            return FaultEffects(decoded, strikes) if strikes else None
         except ProtocolError:
             return None  # the handler fails in the same way and reports it
 
 
-class _Struck:
+class _DecodedRequest:
     """One request, decoded on first use."""
 
     def __init__(
@@ -125,7 +127,7 @@ class _Struck:
         self._client_id = (client_id or b"").decode("utf-8", "replace")
         self._body = body
         self._request: Any = None
-        self._places: frozenset[tuple[str, int]] | None = None
+        self._partitions: frozenset[tuple[str, int]] | None = None
 
     @property
     def request(self) -> Any:
@@ -135,25 +137,25 @@ class _Struck:
             self._request = cls.decode(self._body, self.version, allow_trailing=True)
         return self._request
 
-    def asked(self) -> Asked:
+    def facts(self) -> RequestFacts:
         """The request's properties that rules match, without its topics."""
         internal = API_TABLE[self.api_key].internal
         from_broker = internal or BROKER_CLIENT.fullmatch(self._client_id) is not None
         node_id = self.broker.node_id
-        return Asked(self.api_key, self._client_id, node_id, from_broker)
+        return RequestFacts(self.api_key, self._client_id, node_id, from_broker)
 
-    def places(self) -> frozenset[tuple[str, int]]:
+    def partitions(self) -> frozenset[tuple[str, int]]:
         """The topics and partitions of the request, including those of its fetch session."""
-        if self._places is None:
-            found = set(places(self.request, self.version, self.name_of))
+        if self._partitions is None:
+            found = set(request_partitions(self.request, self.version, self.name_of))
             if self.api_key == FETCH and self.version >= FIRST_FETCH_ERROR:
-                found |= self._session_places()
+                found |= self._session_partitions()
             if self.api_key in PATCHED and not self.request.topics:
                 found = {(name, -1) for name in self.broker.image.topics}
-            self._places = frozenset(found)
-        return self._places
+            self._partitions = frozenset(found)
+        return self._partitions
 
-    def _session_places(self) -> set[tuple[str, int]]:
+    def _session_partitions(self) -> set[tuple[str, int]]:
         by_id = self.version >= FIRST_TOPIC_ID
         return {
             (self.name_of(UUID(bytes=topic)) if by_id else topic.decode(), index)
@@ -180,10 +182,10 @@ class _Struck:
         return Later(answer, APIS[self.api_key], version, self.connection)
 
 
-class Fate:
+class FaultEffects:
     """What happens to one request; the data plane executes it."""
 
-    def __init__(self, struck: _Struck, strikes: Iterable[Strike]) -> None:
+    def __init__(self, decoded: _DecodedRequest, strikes: Iterable[Strike]) -> None:
         self.cuts_before = self.cuts_after = False
         self.lost = False
         """The request is neither executed nor answered."""
@@ -194,16 +196,16 @@ class Fate:
         self.unread: dict[Any, int] | None = None
         """Fetch: partition to error."""
         self.fetch_error = 0
-        self._struck = struck
+        self._decoded = decoded
         self._wait_ms = 0
         self._hold_ms: float = 0
         self._errors: list[Strike] = []
-        self._call_later = struck.server.call_later
+        self._call_later = decoded.server.call_later
         for strike in strikes:
             _TAKE[strike.fault.action](self, strike)
-        if struck.api_key == PRODUCE and self._hold_ms and struck.request.acks == 0:
+        if decoded.api_key == PRODUCE and self._hold_ms and decoded.request.acks == 0:
             self._hold_ms = 0  # there is no answer to delay
-        if self._errors and struck.api_key in {PRODUCE, FETCH}:
+        if self._errors and decoded.api_key in {PRODUCE, FETCH}:
             self._fail_partitions()
 
     @property
@@ -228,9 +230,9 @@ class Fate:
         """The response that replaces the handler's. None: no change."""
         if not self._errors:
             return None
-        struck, code = self._struck, self._errors[0].fault.code
-        old = struck.api_key == API_VERSIONS and code == ErrorCode.UNSUPPORTED_VERSION
-        return struck.later(self._answer(), 0 if old else struck.version)
+        decoded, code = self._decoded, self._errors[0].fault.code
+        old = decoded.api_key == API_VERSIONS and code == ErrorCode.UNSUPPORTED_VERSION
+        return decoded.later(self._answer(), 0 if old else decoded.version)
 
     # ---- the actions ----
 
@@ -257,16 +259,16 @@ class Fate:
     def _fail_partitions(self) -> None:
         """Produce and Fetch: the data plane writes the errors into the response."""
         errors, self._errors = self._errors, []
-        fetch = self._struck.api_key == FETCH
+        fetch = self._decoded.api_key == FETCH
         refused: dict[Any, int] = {}
         denied: dict[Any, int] = {}
         for fault, named in errors:
-            everything = self._struck.places()
+            everything = self._decoded.partitions()
             if fetch and not named and (fault.code in SESSION_ERRORS or not everything):
-                self.fetch_error = fault.code if self._struck.version >= FIRST_FETCH_ERROR else 0
+                self.fetch_error = fault.code if self._decoded.version >= FIRST_FETCH_ERROR else 0
             into = denied if fault.when == "after" and not fetch else refused
             for topic, index in named or everything:
-                partition = self._struck.broker.table.partition(topic.encode(), index)
+                partition = self._decoded.broker.table.partition(topic.encode(), index)
                 if partition is not None and partition not in refused and partition not in denied:
                     into[partition] = fault.code
         if fetch:
@@ -278,29 +280,29 @@ class Fate:
         """The response with the error for all partitions. If only some partitions fail, the others
         get the handler's response.
         """
-        struck, request = self._struck, self._struck.request
-        whole = next((strike.fault for strike in self._errors if not strike.places), None)
-        if struck.api_key in PATCHED:
-            response = await struck.carry_out(request)
+        decoded, request = self._decoded, self._decoded.request
+        whole = next((strike.fault for strike in self._errors if not strike.partitions), None)
+        if decoded.api_key in PATCHED:
+            response = await decoded.carry_out(request)
             for fault, _ in self._errors:
                 patch(response, fault.topic, fault.partition, fault.code)
             return response
         if whole is not None:
-            failure = failed(request, struck.version, whole.code, MESSAGE)
+            failure = failed(request, decoded.version, whole.code, MESSAGE)
             if whole.when == "after":
-                await struck.carry_out(request)
+                await decoded.carry_out(request)
             return failure
         return await self._answer_in_parts()
 
     async def _answer_in_parts(self) -> Any:
-        struck, version = self._struck, self._struck.version
+        decoded, version = self._decoded, self._decoded.version
         refused = {p for fault, named in self._errors if fault.when == "before" for p in named}
         failures = []
         for fault, named in self._errors:
-            taken, _ = split(struck.request, version, named, struck.name_of)
+            taken, _ = split(decoded.request, version, named, decoded.name_of)
             failures.append(failed(taken, version, fault.code, MESSAGE, partitions_only=True))
-        _, rest = split(struck.request, version, refused, struck.name_of)
-        response = failures[0] if rest is None else await struck.carry_out(rest)
+        _, rest = split(decoded.request, version, refused, decoded.name_of)
+        response = failures[0] if rest is None else await decoded.carry_out(rest)
         for failure in failures:
             if failure is not response:
                 put_in(failure, response, version)
@@ -308,11 +310,11 @@ class Fate:
 
 
 NEVER_MS = float("inf")
-_TAKE: dict[str, Callable[[Fate, Strike], None]] = {
-    "delay": Fate._take_delay,
-    "drop": Fate._take_drop,
-    "disconnect": Fate._take_disconnect,
-    "error": Fate._take_error,
+_TAKE: dict[str, Callable[[FaultEffects, Strike], None]] = {
+    "delay": FaultEffects._take_delay,
+    "drop": FaultEffects._take_drop,
+    "disconnect": FaultEffects._take_disconnect,
+    "error": FaultEffects._take_error,
 }
 
 

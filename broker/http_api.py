@@ -246,7 +246,7 @@ class HttpApi:
 
     def faults(self, request: Request) -> Answer:
         """The active faults, and how often each was applied."""
-        rows = [] if self._injector is None else self._injector.book.rows()
+        rows = [] if self._injector is None else self._injector.rules.rows()
         return _json(200, {"faults": rows})
 
     def add_faults(self, request: Request) -> Answer:
@@ -271,25 +271,25 @@ class HttpApi:
             return _error(400, f"the body is not JSON: {problem}")
         except RecursionError:
             return _error(400, "the body has lists or objects that are nested too deeply")
-        return _json(201, {"faults": injector.book.rows(numbers)})
+        return _json(201, {"faults": injector.rules.rows(numbers)})
 
     def clear_faults(self, request: Request) -> Answer:
         """Remove all faults. The response lists them, with how often each was applied."""
         if self._injector is None:
             return _json(200, {"faults": []})
-        rows = self._injector.book.rows()
+        rows = self._injector.rules.rows()
         self._injector.clear()
         return _json(200, {"faults": rows})
 
     def remove_fault(self, request: Request) -> Answer:
         """Remove one fault. The response shows it."""
         text = request.path.strip("/").partition("/")[2]
-        book = None if self._injector is None else self._injector.book
+        rules = None if self._injector is None else self._injector.rules
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        if book is None or number not in book:
+        if rules is None or number not in rules:
             return _error(404, f"there is no fault {text}")
         assert self._injector is not None
-        rows = book.rows([number])
+        rows = rules.rows([number])
         self._injector.remove(number)
         return _json(200, {"faults": rows})
 

@@ -15,9 +15,18 @@ from kstore.errors import ErrorCode
 from kstore.errors.base import NAMES
 from kstore.protocol.registry import APIS
 
-__all__ = ["Asked", "Fault", "FaultBook", "FaultError", "Place", "Strike", "read_fault", "shown"]
+__all__ = [
+    "Fault",
+    "FaultError",
+    "FaultRules",
+    "PartitionKey",
+    "RequestFacts",
+    "Strike",
+    "read_fault",
+    "shown",
+]
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 """Topic and partition. Partition -1 stands for a whole topic."""
 WHOLE_TOPIC = -1
 ACTIONS = ("error", "delay", "drop", "disconnect")
@@ -62,22 +71,22 @@ class Fault:
     """The rule applies only to requests of other brokers."""
 
 
-class Asked(NamedTuple):
+class RequestFacts(NamedTuple):
     """The properties of a request that rules check."""
 
     api: int
     client_id: str
     node: int
     from_broker: bool
-    places: Collection[Place] = ()
-    """Its topics and partitions. Required only if `FaultBook.names_topics`."""
+    partitions: Collection[PartitionKey] = ()
+    """Its topics and partitions. Required only if `FaultRules.names_topics`."""
 
 
 class Strike(NamedTuple):
     """A rule that applies to a request, or to some topics and partitions in it."""
 
     fault: Fault
-    places: tuple[Place, ...]
+    partitions: tuple[PartitionKey, ...]
     """Empty: the whole request."""
 
 
@@ -96,15 +105,15 @@ class _Rule:
     def spent(self) -> bool:
         return self.fault.count is not None and self.struck >= self.fault.count
 
-    def is_meant(self, asked: Asked) -> bool:
+    def matches(self, facts: RequestFacts) -> bool:
         """Whether the rule matches the request, apart from its topics."""
         fault = self.fault
         return (
             not self.spent
-            and fault.api in {None, asked.api}
-            and fault.node in {None, asked.node}
-            and fault.brokers == asked.from_broker
-            and (fault.client_id is None or fnmatchcase(asked.client_id, fault.client_id))
+            and fault.api in {None, facts.api}
+            and fault.node in {None, facts.node}
+            and fault.brokers == facts.from_broker
+            and (fault.client_id is None or fnmatchcase(facts.client_id, fault.client_id))
         )
 
     def chance(self) -> bool:
@@ -118,7 +127,7 @@ class _Rule:
         return ((mixed ^ (mixed >> 31)) >> 11) / (1 << 53) < self.fault.probability
 
 
-class FaultBook:
+class FaultRules:
     """All rules of a broker, in the order in which they were added."""
 
     def __init__(self) -> None:
@@ -163,40 +172,40 @@ class FaultBook:
             rule.fault.api in {None, api} and not rule.spent for rule in self._rules.values()
         )
 
-    def names_topics(self, asked: Asked) -> bool:
+    def names_topics(self, facts: RequestFacts) -> bool:
         """Whether the matching rules depend on the request's topics."""
         return any(
-            rule.fault.topic is not None and rule.is_meant(asked) for rule in self._rules.values()
+            rule.fault.topic is not None and rule.matches(facts) for rule in self._rules.values()
         )
 
-    def strike(self, asked: Asked) -> list[Strike]:
-        """The faults of this request. Delays add up. Of several errors for a place, the first
+    def strike(self, facts: RequestFacts) -> list[Strike]:
+        """The faults of this request. Delays add up. Of several errors for a partition, the first
         applies. If the request is dropped or disconnected before it is executed, no other rule
         applies.
         """
         found: list[Strike] = []
-        failed: set[Place] = set()
+        failed: set[PartitionKey] = set()
         failed_whole = gone = False
         for rule in self._rules.values():
             fault = rule.fault
             ends = fault.action in {"drop", "disconnect"}
             if (ends and gone) or (fault.action == "error" and failed_whole):
                 continue
-            if not rule.is_meant(asked):
+            if not rule.matches(facts):
                 continue
-            places: tuple[Place, ...] = ()
+            partitions: tuple[PartitionKey, ...] = ()
             if fault.topic is not None:
-                named = {place for place in asked.places if _is_at(fault, place)}
-                places = tuple(sorted(named - failed if fault.action == "error" else named))
-                if not places:
+                named = {tp for tp in facts.partitions if _is_at(fault, tp)}
+                partitions = tuple(sorted(named - failed if fault.action == "error" else named))
+                if not partitions:
                     continue
             if not rule.chance():
                 continue
             rule.struck += 1
-            found.append(Strike(fault, places))
+            found.append(Strike(fault, partitions))
             if fault.action == "error":
-                failed.update(places)
-                failed_whole = not places
+                failed.update(partitions)
+                failed_whole = not partitions
             if ends:
                 gone = True
                 if fault.when == "before":
@@ -204,9 +213,9 @@ class FaultBook:
         return found
 
 
-def _is_at(fault: Fault, place: Place) -> bool:
+def _is_at(fault: Fault, tp: PartitionKey) -> bool:
     """Whether a rule matches a topic or partition."""
-    topic, partition = place
+    topic, partition = tp
     named = fault.partition is None or partition in {fault.partition, WHOLE_TOPIC}
     return topic == fault.topic and named
 

@@ -46,7 +46,7 @@ def parse_servers(servers: Sequence[str]) -> list[_Address]:
     return found
 
 
-class _Place:
+class _Endpoint:
     """The address of a broker or bootstrap server, and the results of connecting to it."""
 
     __slots__ = ("address", "failures", "node_id", "not_before")
@@ -64,11 +64,11 @@ class Nodes:
     def __init__(self, settings: Mapping[str, Any], view: ClusterView) -> None:
         self._settings = settings
         self._view = view
-        self._bootstrap = [_Place(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
+        self._bootstrap = [_Endpoint(a, -1) for a in parse_servers(settings["bootstrap.servers"])]
         self._tls, self._login = _tls_context(settings), _login(settings)
         if not self._bootstrap:
             raise ValueError("bootstrap.servers is empty; it needs at least one host:port")
-        self._known: dict[int, _Place] = {}
+        self._known: dict[int, _Endpoint] = {}
         self._open: dict[tuple[_Address, str], BrokerConnection] = {}
         self._opening: dict[tuple[_Address, str], asyncio.Task[BrokerConnection]] = {}
         self._avoided: set[_Address] = set()
@@ -85,25 +85,25 @@ class Nodes:
         broker = self._view.brokers.get(node_id)
         if broker is None:
             raise NetworkError(f"broker {node_id} is not among the brokers that are alive")
-        place = self._known.get(node_id)
-        if place is None or place.address != (broker.host, broker.port):
-            place = self._known[node_id] = _Place((broker.host, broker.port), node_id)
-        return self._opened(place, lane) or await self._connect(place, lane)
+        endpoint = self._known.get(node_id)
+        if endpoint is None or endpoint.address != (broker.host, broker.port):
+            endpoint = self._known[node_id] = _Endpoint((broker.host, broker.port), node_id)
+        return self._opened(endpoint, lane) or await self._connect(endpoint, lane)
 
-    def _opened(self, place: _Place, lane: str) -> BrokerConnection | None:
-        connection = self._open.get((place.address, lane))
+    def _opened(self, endpoint: _Endpoint, lane: str) -> BrokerConnection | None:
+        connection = self._open.get((endpoint.address, lane))
         if connection is None or connection.is_lost:
             return None
-        if place.node_id >= 0:  # otherwise a bootstrap server's; it may be known now
-            connection.node_id = place.node_id
+        if endpoint.node_id >= 0:  # otherwise a bootstrap server's; it may be known now
+            connection.node_id = endpoint.node_id
         return connection
 
-    async def _connect(self, place: _Place, lane: str) -> BrokerConnection:
+    async def _connect(self, endpoint: _Endpoint, lane: str) -> BrokerConnection:
         """A new connection. Callers at the same time share it, and its failure."""
-        key = (place.address, lane)
+        key = (endpoint.address, lane)
         task = self._opening.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._open_one(place, lane))
+            task = asyncio.get_running_loop().create_task(self._open_one(endpoint, lane))
             self._opening[key] = task
             task.add_done_callback(lambda done: self._opened_one(key, done))
         return await asyncio.shield(task)
@@ -113,37 +113,37 @@ class Nodes:
         if not task.cancelled():
             task.exception()  # the caller may have gone
 
-    async def _open_one(self, place: _Place, lane: str) -> BrokerConnection:
+    async def _open_one(self, endpoint: _Endpoint, lane: str) -> BrokerConnection:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(place.not_before - loop.time())
+        await asyncio.sleep(endpoint.not_before - loop.time())
         settings = self._settings
         setup_ms = pause_ms(
-            place.failures + 1,
+            endpoint.failures + 1,
             settings["socket.connection.setup.timeout.ms"],
             settings["socket.connection.setup.timeout.max.ms"],
             random.random(),
         )
         try:
             connection = await open_connection(
-                *place.address,
+                *endpoint.address,
                 settings,
-                node_id=place.node_id,
+                node_id=endpoint.node_id,
                 setup_timeout_ms=setup_ms,
                 tls=self._tls,
                 login=self._login,
             )
         except KafkaError:
-            place.failures += 1
+            endpoint.failures += 1
             pause = pause_ms(
-                place.failures,
+                endpoint.failures,
                 settings["reconnect.backoff.ms"],
                 settings["reconnect.backoff.max.ms"],
                 random.random(),
             )
-            place.not_before = loop.time() + pause / 1000
+            endpoint.not_before = loop.time() + pause / 1000
             raise
-        place.failures = 0
-        self._open[place.address, lane] = connection
+        endpoint.failures = 0
+        self._open[endpoint.address, lane] = connection
         self._watch_idle()
         return connection
 
@@ -162,9 +162,9 @@ class Nodes:
             self._is_canonical = True
         problems: list[str] = []
         last: KafkaError | None = None
-        for place in self._candidates():
+        for endpoint in self._candidates():
             try:
-                return self._opened(place, lane) or await self._connect(place, lane)
+                return self._opened(endpoint, lane) or await self._connect(endpoint, lane)
             except KafkaError as error:
                 if not error.retriable:  # a client that was refused is refused elsewhere, too
                     raise
@@ -174,27 +174,27 @@ class Nodes:
             raise last or NetworkError("no broker is known")
         raise NetworkError("no broker can be reached: " + "; ".join(dict.fromkeys(problems)))
 
-    def _candidates(self) -> Iterator[_Place]:
+    def _candidates(self) -> Iterator[_Endpoint]:
         """Brokers in the metadata, those with recent failures last, then the bootstrap servers
         (metadata.recovery.strategy).
         """
         known = []
         for broker in self._view.brokers.values():
-            place = self._known.get(broker.node_id)
-            if place is None or place.address != (broker.host, broker.port):
-                place = _Place((broker.host, broker.port), broker.node_id)
-                self._known[broker.node_id] = place
-            known.append(place)
-        if all(place.address in self._avoided for place in known):
+            endpoint = self._known.get(broker.node_id)
+            if endpoint is None or endpoint.address != (broker.host, broker.port):
+                endpoint = _Endpoint((broker.host, broker.port), broker.node_id)
+                self._known[broker.node_id] = endpoint
+            known.append(endpoint)
+        if all(endpoint.address in self._avoided for endpoint in known):
             self._avoided.clear()
         random.shuffle(known)
-        known.sort(key=lambda place: (place.address in self._avoided, place.not_before))
+        known.sort(key=lambda endpoint: (endpoint.address in self._avoided, endpoint.not_before))
         yield from known
         if not known or self._rebootstraps:
             first = list(self._bootstrap)
             random.shuffle(first)
-            tried = {place.address for place in known}
-            yield from (place for place in first if place.address not in tried)
+            tried = {endpoint.address for endpoint in known}
+            yield from (endpoint for endpoint in first if endpoint.address not in tried)
 
     def avoid(self, connection: BrokerConnection) -> None:
         """Until the next metadata response, ask another broker for requests that any broker can
@@ -242,8 +242,8 @@ class Nodes:
         """Whether no connection is open and the last attempt to open one failed. Any thread may
         call it.
         """
-        places = [*self._bootstrap, *list(self._known.values())]
-        has_failed = any(place.failures for place in places)
+        endpoints = [*self._bootstrap, *list(self._known.values())]
+        has_failed = any(endpoint.failures for endpoint in endpoints)
         return has_failed and all(each.is_lost for each in list(self._open.values()))
 
     # ---- close ----
@@ -300,14 +300,14 @@ def _login(settings: Mapping[str, Any]) -> Login | None:
     return Login(settings)
 
 
-async def _canonical(places: Sequence[_Place]) -> list[_Place]:
+async def _canonical(endpoints: Sequence[_Endpoint]) -> list[_Endpoint]:
     """Bootstrap servers by the canonical names of all their addresses; a server without one is not
     changed.
     """
     loop = asyncio.get_running_loop()
     found: dict[_Address, None] = {}
-    for place in places:
-        host, port = place.address
+    for endpoint in endpoints:
+        host, port = endpoint.address
         try:
             rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for row in rows:
@@ -315,5 +315,5 @@ async def _canonical(places: Sequence[_Place]) -> list[_Place]:
                 name, _ = await loop.getnameinfo(where, socket.NI_NUMERICSERV)  # type: ignore[arg-type]
                 found[name, port] = None
         except OSError:
-            found[place.address] = None
-    return [_Place(address, -1) for address in found]
+            found[endpoint.address] = None
+    return [_Endpoint(address, -1) for address in found]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import ShareOffsetParts
-    from kstore.broker.runtime.groups.share_states import Place
+    from kstore.broker.runtime.groups.share_states import TopicIdPartition
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -89,14 +89,14 @@ async def _described(
     seen = permitted(broker, ctx, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
     image = broker.image.topics
     ids = {name: image[name].topic_id for name in seen if name in image}
-    places = [
+    topic_partitions = [
         (ids[topic.topic_name], index)
         for topic in topics
         if topic.topic_name in ids
         for index in topic.partitions
         if 0 <= index < len(image[topic.topic_name].partitions)
     ]
-    found = await broker.share_states().summaries(group.group_id, places)
+    found = await broker.share_states().summaries(group.group_id, topic_partitions)
     ends = await broker.partition_ends().of(_with_lag(topics, ids, found))
     for topic in topics:
         if topic.topic_name in seen:
@@ -126,7 +126,7 @@ def _unseen(
 def _with_lag(
     topics: list[DescribeShareGroupOffsetsRequestTopic],
     ids: dict[str, UUID],
-    found: dict[Place, ShareSummary | KafkaError],
+    found: dict[TopicIdPartition, ShareSummary | KafkaError],
 ) -> set[TopicPartition]:
     """The partitions whose lag is computed from their high watermark."""
     wanted = set()
@@ -145,25 +145,25 @@ def _has_lag(summary: ShareSummary) -> bool:
 def _described_topic(
     topic: DescribeShareGroupOffsetsRequestTopic,
     ids: dict[str, UUID],
-    found: dict[Place, ShareSummary | KafkaError],
+    found: dict[TopicIdPartition, ShareSummary | KafkaError],
     ends: Mapping[TopicPartition, int],
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic_id = ids.get(topic.topic_name, ZERO_UUID)
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for index in topic.partitions:
-        told = DescribeShareGroupOffsetsResponsePartition(
+        row = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_OFFSET
         )
         summary = found.get((topic_id, index))
         if isinstance(summary, KafkaError):
-            told.error_code, told.error_message = summary.code, str(summary)
+            row.error_code, row.error_message = summary.code, str(summary)
         elif summary is not None and summary.start_offset != NO_OFFSET:
-            told.start_offset = summary.start_offset
-            told.leader_epoch = max(summary.leader_epoch, 0)
+            row.start_offset = summary.start_offset
+            row.leader_epoch = max(summary.leader_epoch, 0)
             end = ends.get(TopicPartition(topic.topic_name, index))
             if end is not None:  # the number of records that are not delivered yet (KIP-1226)
-                told.lag = end - summary.start_offset - summary.delivery_complete_count
-        answer.partitions.append(told)
+                row.lag = end - summary.start_offset - summary.delivery_complete_count
+        answer.partitions.append(row)
     return answer
 
 
@@ -217,10 +217,10 @@ async def _initialize(
         for asked in topic.partitions
     }
     wanted = {
-        (topic.topic_id, told.partition_index): offsets[topic.topic_name, told.partition_index]
+        (topic.topic_id, row.partition_index): offsets[topic.topic_name, row.partition_index]
         for topic in answer.responses
-        for told in topic.partitions
-        if told.error_code == ErrorCode.NONE
+        for row in topic.partitions
+        if row.error_code == ErrorCode.NONE
     }
     states = broker.share_states()
     group = states.group(request.group_id)

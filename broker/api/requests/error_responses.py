@@ -23,8 +23,8 @@ __all__ = [
     "field_exists",
     "keep_rows",
     "patch",
-    "places",
     "put_in",
+    "request_partitions",
     "row_fields",
     "row_key",
     "rows_of",
@@ -32,7 +32,7 @@ __all__ = [
     "subject",
 ]
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 NameOf = Callable[[UUID], str]
 """Returns a topic's name by its id; "" if the id is unknown."""
 WHOLE_TOPIC = -1
@@ -45,15 +45,15 @@ FIRST_NULL_PROTOCOL = 7
 class Rows(NamedTuple):
     """Rows of a request, and the corresponding rows of its response."""
 
-    asked: str
-    told: str
+    request_field: str
+    response_field: str
     keys: tuple[tuple[str, str], ...]
     """(field of the response's row, field of the request's row, or "" if that row is a plain
     value).
     """
     inner: Rows | None = None
     error: str = "error_code"
-    has_places: bool = True
+    has_partitions: bool = True
     """Whether the rows are topics or partitions."""
 
 
@@ -62,23 +62,23 @@ def _keys(text: str) -> tuple[tuple[str, str], ...]:
     two names.
     """
     return tuple(
-        (told, asked if equals else told)
-        for told, equals, asked in (word.partition("=") for word in text.split())
+        (response_name, request_name if equals else response_name)
+        for response_name, equals, request_name in (word.partition("=") for word in text.split())
     )
 
 
 def _topics(
-    asked: str, told: str, inner_asked: str, inner_told: str, inner_key: str,
-    key: str = "name", error: str = "error_code",
+    request_field: str, response_field: str, inner_request_field: str, inner_response_field: str,
+    inner_key: str, key: str = "name", error: str = "error_code",
 ) -> Rows:  # fmt: skip
     """Topics, each with partitions."""
-    inner = Rows(inner_asked, inner_told, _keys(inner_key), None, error)
-    return Rows(asked, told, _keys(key), inner)
+    inner = Rows(inner_request_field, inner_response_field, _keys(inner_key), None, error)
+    return Rows(request_field, response_field, _keys(key), inner)
 
 
-def _named(asked: str, told: str, keys: str) -> Rows:
+def _named(request_field: str, response_field: str, keys: str) -> Rows:
     """Rows that are not topics."""
-    return Rows(asked, told, _keys(keys), has_places=False)
+    return Rows(request_field, response_field, _keys(keys), has_partitions=False)
 
 
 _INDEX, _VALUE = "partition_index", "partition_index="
@@ -125,7 +125,7 @@ ROWS: dict[int, tuple[Rows, ...]] = {
     45: (_topics("topics", "responses", "partitions", "partitions", _INDEX),),
     47: (_topics("topics", "topics", "partitions", "partitions", _INDEX),),
     49: (Rows("entries", "entries", (), _named("entity", "entity", "entity_type entity_name"),
-              has_places=False),),
+              has_partitions=False),),
     61: (_topics("topics", "topics", "partition_indexes", "partitions", _VALUE),),
     65: (_named("transactional_ids", "transaction_states", "transactional_id="),),
     69: (_named("group_ids", "groups", "group_id="),),
@@ -148,7 +148,7 @@ ROWS: dict[int, tuple[Rows, ...]] = {
 """API key to its rows. If there are several entries, each is for other versions. APIs that are not
 listed have one error for the whole response.
 """
-TOPIC_APIS = frozenset(key for key, rows in ROWS.items() if rows[0].has_places)
+TOPIC_APIS = frozenset(key for key, rows in ROWS.items() if rows[0].has_partitions)
 """APIs whose requests name topics or partitions."""
 PATCHED = frozenset({3, 75})
 """Metadata and DescribeTopicPartitions: their responses may have topics that the request does not
@@ -171,7 +171,7 @@ def failed(
     error = _Error(version, code, message, partitions_only)
     found = False
     for rows in ROWS.get(request.API_KEY, ()):
-        if field_exists(type(request), rows.asked, version):
+        if field_exists(type(request), rows.request_field, version):
             found = True
             _fail_rows(request, response, rows, error)
     special = _SPECIAL.get(request.API_KEY)
@@ -182,15 +182,15 @@ def failed(
     return response
 
 
-def places(request: Any, version: int, name_of: NameOf) -> Iterator[Place]:
+def request_partitions(request: Any, version: int, name_of: NameOf) -> Iterator[PartitionKey]:
     """The topics and partitions that a request names. Partition -1 stands for a whole topic."""
     for rows in ROWS.get(request.API_KEY, ()):
-        if field_exists(type(request), rows.asked, version):
-            yield from _places(request, rows, name_of)
+        if field_exists(type(request), rows.request_field, version):
+            yield from _row_partitions(request, rows, name_of)
 
 
 def split(
-    request: Any, version: int, struck: Collection[Place], name_of: NameOf
+    request: Any, version: int, selected: Collection[PartitionKey], name_of: NameOf
 ) -> tuple[Any, Any | None]:
     """Split a request into one with the topics and partitions that are hit, and one with the
     others; None if there are none. A request of an API without such rows is not split.
@@ -198,8 +198,10 @@ def split(
     taken: dict[str, list[Any]] = {}
     rest: dict[str, list[Any]] = {}
     for rows in ROWS.get(request.API_KEY, ()):
-        if field_exists(type(request), rows.asked, version):
-            taken[rows.asked], rest[rows.asked] = _divide(request, rows, struck, name_of)
+        if field_exists(type(request), rows.request_field, version):
+            taken[rows.request_field], rest[rows.request_field] = _divide(
+                request, rows, selected, name_of
+            )
     mine = request.replaced(**taken) if taken else request
     return mine, request.replaced(**rest) if any(rest.values()) else None
 
@@ -207,7 +209,11 @@ def split(
 def row_fields(api_key: int, version: int) -> tuple[str, ...]:
     """The fields of a request whose elements get separate results: topics, groups, resources."""
     cls = APIS[api_key].request
-    return tuple(rows.asked for rows in ROWS[api_key] if field_exists(cls, rows.asked, version))
+    return tuple(
+        rows.request_field
+        for rows in ROWS[api_key]
+        if field_exists(cls, rows.request_field, version)
+    )
 
 
 def rows_of(request: Any, version: int) -> list[Any]:
@@ -230,7 +236,7 @@ def keep_rows(request: Any, version: int, numbers: Collection[int]) -> Any:
 def put_in(failure: Any, response: Any, version: int) -> Any:
     """Replace rows of the response with the failure's; other fields stay."""
     for rows in ROWS.get(response.API_KEY, ()):
-        if field_exists(type(response), rows.told, version):
+        if field_exists(type(response), rows.response_field, version):
             _merge(failure, response, rows, version)
     return response
 
@@ -276,12 +282,12 @@ class _Error(NamedTuple):
                 setattr(row, field, -1)
 
 
-def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
+def _fail_rows(request_row: Any, told: Any, rows: Rows, error: _Error) -> None:
     """Add a row with the error for each row. A row that is named twice gets one."""
-    _, _, cls = field_type(type(told), rows.told)
+    _, _, cls = field_type(type(told), rows.response_field)
     assert cls is not None
     found: dict[Any, Any] = {}
-    for number, item in enumerate(getattr(asked, rows.asked) or ()):
+    for number, item in enumerate(getattr(request_row, rows.request_field) or ()):
         values = {name: getattr(item, of) if of else item for name, of in rows.keys}
         if isinstance(item, Struct):
             values = {
@@ -295,9 +301,11 @@ def _fail_rows(asked: Any, told: Any, rows: Rows, error: _Error) -> None:
             row = found[key] = cls(**values)
             if rows.inner is None or not error.innermost:
                 error.put(row, rows.error)
-        if rows.inner is not None and field_exists(type(item), rows.inner.asked, error.version):
+        if rows.inner is not None and field_exists(
+            type(item), rows.inner.request_field, error.version
+        ):
             _fail_rows(item, row, rows.inner, error)
-    getattr(told, rows.told).extend(found.values())
+    getattr(told, rows.response_field).extend(found.values())
 
 
 def subject(item: Any, name_of: NameOf) -> str | None:
@@ -313,17 +321,17 @@ def subject(item: Any, name_of: NameOf) -> str | None:
     return None if topic_id is None else name_of(topic_id)
 
 
-def _places(asked: Any, rows: Rows, name_of: NameOf) -> Iterator[Place]:
-    if not rows.has_places:
+def _row_partitions(request: Any, rows: Rows, name_of: NameOf) -> Iterator[PartitionKey]:
+    if not rows.has_partitions:
         return
-    for item in getattr(asked, rows.asked) or ():
+    for item in getattr(request, rows.request_field) or ():
         topic = subject(item, name_of)
         if topic is None and rows.inner is not None:
-            yield from _places(item, rows.inner, name_of)
+            yield from _row_partitions(item, rows.inner, name_of)
         elif topic is not None and rows.inner is None:
             yield topic, WHOLE_TOPIC
         elif topic is not None and rows.inner is not None:
-            for inner in getattr(item, rows.inner.asked) or ():
+            for inner in getattr(item, rows.inner.request_field) or ():
                 yield topic, _index(inner, rows.inner)
 
 
@@ -333,42 +341,42 @@ def _index(item: Any, rows: Rows) -> int:
 
 
 def _divide(
-    asked: Any, rows: Rows, struck: Collection[Place], name_of: NameOf
+    request: Any, rows: Rows, selected: Collection[PartitionKey], name_of: NameOf
 ) -> tuple[list[Any], list[Any]]:
     """Divide rows into those that are hit (or their hit parts) and the others."""
     mine: list[Any] = []
     others: list[Any] = []
-    for item in getattr(asked, rows.asked) or ():
+    for item in getattr(request, rows.request_field) or ():
         topic = subject(item, name_of)
         inner = rows.inner
         if inner is None:
-            (mine if (topic, WHOLE_TOPIC) in struck else others).append(item)
+            (mine if (topic, WHOLE_TOPIC) in selected else others).append(item)
             continue
         if topic is None:
-            hit, left = _divide(item, inner, struck, name_of)
+            hit, left = _divide(item, inner, selected, name_of)
         else:
-            listed = getattr(item, inner.asked) or []
-            hit = [each for each in listed if (topic, _index(each, inner)) in struck]
+            listed = getattr(item, inner.request_field) or []
+            hit = [each for each in listed if (topic, _index(each, inner)) in selected]
             left = [each for each in listed if each not in hit]
         if hit:
-            mine.append(item.replaced(**{inner.asked: hit}))
+            mine.append(item.replaced(**{inner.request_field: hit}))
         if left:
-            others.append(item.replaced(**{inner.asked: left}))
+            others.append(item.replaced(**{inner.request_field: left}))
     return mine, others
 
 
 def _merge(failure: Any, response: Any, rows: Rows, version: int) -> None:
-    told = list(getattr(response, rows.told) or ())
-    known = {row_key(row, rows, version): place for place, row in enumerate(told)}
-    for row in getattr(failure, rows.told) or ():
-        place = known.get(row_key(row, rows, version))
-        if place is None:
-            told.append(row)
+    merged = list(getattr(response, rows.response_field) or ())
+    known = {row_key(row, rows, version): index for index, row in enumerate(merged)}
+    for row in getattr(failure, rows.response_field) or ():
+        index = known.get(row_key(row, rows, version))
+        if index is None:
+            merged.append(row)
         elif rows.inner is None:
-            told[place] = row
+            merged[index] = row
         else:
-            _merge(row, told[place], rows.inner, version)
-    setattr(response, rows.told, told)
+            _merge(row, merged[index], rows.inner, version)
+    setattr(response, rows.response_field, merged)
 
 
 def row_key(row: Any, rows: Rows, version: int) -> tuple[Any, ...]:

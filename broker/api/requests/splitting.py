@@ -65,7 +65,7 @@ PIECES: dict[int, Pieces] = {
     25301: Pieces(rows=32),
 }
 """API key to how its rows are divided."""
-_LEFT = Rows("members", "members", (), has_places=False)
+_LEFT = Rows("members", "members", (), has_partitions=False)
 DIVIDED: dict[int, tuple[Rows, ...]] = {13: (_LEFT,)}
 """Rows of requests that can be divided although they have no error for each row."""
 
@@ -80,14 +80,14 @@ def rows_for(request: Any, version: int) -> Rows | None:
         return None
     cls = type(request)
     known = DIVIDED.get(request.API_KEY) or ROWS[request.API_KEY]
-    found = (rows for rows in known if field_exists(cls, rows.asked, version))
+    found = (rows for rows in known if field_exists(cls, rows.request_field, version))
     return next(found, None)
 
 
 def is_wide(request: Any, rows: Rows) -> bool:
     """Whether the request has more rows than a piece."""
     left = PIECES[request.API_KEY].rows
-    for item in getattr(request, rows.asked) or ():
+    for item in getattr(request, rows.request_field) or ():
         left -= _count(item, rows.inner) if rows.inner is not None else 1
         if left < 0:
             return True
@@ -95,7 +95,7 @@ def is_wide(request: Any, rows: Rows) -> bool:
 
 
 def _count(item: Any, rows: Rows) -> int:
-    inner = getattr(item, rows.asked) or ()
+    inner = getattr(item, rows.request_field) or ()
     if rows.inner is None:
         return max(len(inner), 1)
     return sum(_count(each, rows.inner) for each in inner) or 1
@@ -133,9 +133,9 @@ def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
 
 def _chains(asked: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
     """All innermost rows."""
-    for item in getattr(asked, rows.asked) or ():
+    for item in getattr(asked, rows.request_field) or ():
         inner = rows.inner
-        if inner is not None and getattr(item, inner.asked):
+        if inner is not None and getattr(item, inner.request_field):
             yield from _chains(item, inner, (*above, item))
         else:
             yield *above, item
@@ -160,7 +160,7 @@ def _whole(chain: Chain, rows: Rows | None) -> Chain:
     said: list[Any] = []
     for item in chain:
         assert rows is not None
-        inner = None if rows.inner is None else rows.inner.asked
+        inner = None if rows.inner is None else rows.inner.request_field
         if not isinstance(item, Struct):
             said.append(item)
             continue
@@ -181,7 +181,7 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
             kept += [chain[0] for chain in same]
         else:
             kept.append(_with(same[0][0], rows.inner, [chain[1:] for chain in same]))
-    return asked.replaced(**{rows.asked: kept})
+    return asked.replaced(**{rows.request_field: kept})
 
 
 class Joinable(Protocol):
@@ -218,11 +218,17 @@ class Joined:
         """
         if self.response is None:
             self.response = answer
-            told = getattr(answer, self._rows.told)
-            setattr(answer, self._rows.told, [])
+            told = getattr(answer, self._rows.response_field)
+            setattr(answer, self._rows.response_field, [])
         else:
-            told = getattr(answer, self._rows.told)
-        _put(told, getattr(self.response, self._rows.told), self._rows, self._version, self._tables)
+            told = getattr(answer, self._rows.response_field)
+        _put(
+            told,
+            getattr(self.response, self._rows.response_field),
+            self._rows,
+            self._version,
+            self._tables,
+        )
         # The throttle time of a piece includes that of all earlier pieces (CopyBatches).
         wait_ms = getattr(answer, "throttle_time_ms", 0)
         if wait_ms > getattr(self.response, "throttle_time_ms", 0):
@@ -246,12 +252,12 @@ def _put(items: Any, told: list[Any], rows: Rows, version: int, known: _Tables) 
         key = row_key(item, rows, version)
         found = known.get(key)
         if found is not None:
-            into = getattr(found[0], rows.inner.told)
-            _put(getattr(item, rows.inner.told), into, rows.inner, version, found[1])
+            into = getattr(found[0], rows.inner.response_field)
+            _put(getattr(item, rows.inner.response_field), into, rows.inner, version, found[1])
             continue
         told.append(item)
         table: _Tables = {}
         known[key] = (item, table)
         if rows.inner.inner is not None:
-            for each in getattr(item, rows.inner.told):
+            for each in getattr(item, rows.inner.response_field):
                 table[row_key(each, rows.inner, version)] = (each, {})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ControllerDoubts"]
 
 LOGGER = logging.getLogger("kstore.controller")
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 class ControllerDoubts:
@@ -32,7 +32,7 @@ class ControllerDoubts:
         """``now_ms`` returns the time of the wall clock."""
         self._controller = controller
         self._now_ms = now_ms
-        self._ends: dict[Place, dict[int, tuple[int, LogEnd]]] = {}
+        self._ends: dict[PartitionKey, dict[int, tuple[int, LogEnd]]] = {}
         """Doubted partition to broker id to the broker's epoch and the end of its log."""
         self._is_raised = False
         """Whether new partition epochs are above those that were given out before the restore."""
@@ -44,10 +44,10 @@ class ControllerDoubts:
     async def forget(self) -> None:
         """Drop the reports about partitions that are deleted or have a leader."""
         slices = Slices()
-        for place in list(self._ends):
-            partition = self._controller.state.partition(*place)
+        for tp in list(self._ends):
+            partition = self._controller.state.partition(*tp)
             if partition is None or not doubts.is_doubted(partition):
-                self._ends.pop(place, None)
+                self._ends.pop(tp, None)
             await slices.breathe()
 
     async def _take(
@@ -55,8 +55,8 @@ class ControllerDoubts:
     ) -> None:
         changes = []
         slices = Slices()
-        for place, end in _ends_in(asked, response):
-            change = self._decide(broker, place, end)
+        for tp, end in _ends_in(asked, response):
+            change = self._decide(broker, tp, end)
             if change is not None:
                 changes.append(change)
             await slices.breathe()
@@ -76,14 +76,14 @@ class ControllerDoubts:
         controller.state = controller.state._replace(partition_epoch=epoch)
         self._is_raised = True
 
-    def _decide(self, broker: BrokerImage, place: Place, end: LogEnd) -> PartitionChange | None:
+    def _decide(self, broker: BrokerImage, tp: PartitionKey, end: LogEnd) -> PartitionChange | None:
         state = self._controller.state
-        partition = state.partition(*place)
+        partition = state.partition(*tp)
         if partition is None or partition.leader_epoch != end.role_epoch:
             return None  # it is the response to the current role, too
         if end.refused:
-            self._ends.pop(place, None)
-            change = doubts.doubted(state, *place, end.latest_epoch, self._now_ms())
+            self._ends.pop(tp, None)
+            change = doubts.doubted(state, *tp, end.latest_epoch, self._now_ms())
             if change is None:
                 return None
             LOGGER.error(
@@ -91,39 +91,41 @@ class ControllerDoubts:
                 " %d: was it restored from an older copy? The partition has no leader until all of"
                 " its replicas, on brokers %s, have reported the ends of their logs, or"
                 " `kstore elect --unclean` is used",
-                *place, broker.node_id, end.latest_epoch, end.role_epoch, list(partition.replicas),
+                *tp, broker.node_id, end.latest_epoch, end.role_epoch, list(partition.replicas),
             )  # fmt: skip
             return change
         if not doubts.is_doubted(partition):
             return None
-        heard = self._ends.setdefault(place, {})
-        heard[broker.node_id] = broker.epoch, end
+        ends_of_partition = self._ends.setdefault(tp, {})
+        ends_of_partition[broker.node_id] = broker.epoch, end
         current = {
             node: each
-            for node, (epoch, each) in heard.items()
+            for node, (epoch, each) in ends_of_partition.items()
             if node in state.brokers
             and state.brokers[node].epoch == epoch
             and each.role_epoch == end.role_epoch
         }
-        change = doubts.most_complete(state, *place, current)
+        change = doubts.most_complete(state, *tp, current)
         if change is not None:
-            del self._ends[place]
+            del self._ends[tp]
             LOGGER.warning(
                 "all replicas of %s-%d have reported the ends of their logs: broker %d leads it,"
                 " from offset %d on",
-                *place, change.image.leader, current[change.image.leader].log_end_offset,
+                *tp, change.image.leader, current[change.image.leader].log_end_offset,
             )  # fmt: skip
         elif current.keys() >= set(partition.replicas):
             LOGGER.error(
                 "all replicas of %s-%d have reported the ends of their logs (broker: leader epoch,"
                 " offset): %s. Only one has the latest epoch, and another one is longer: one of"
                 " them is damaged or was not in sync. Choose with `kstore elect --unclean`",
-                *place, {node: each.place for node, each in sorted(current.items())},
+                *tp, {node: each.place for node, each in sorted(current.items())},
             )  # fmt: skip
         return change
 
 
-def _ends_in(asked: Sequence[LeaderAndIsrTopic], response: Any) -> Iterator[tuple[Place, LogEnd]]:
+def _ends_in(
+    asked: Sequence[LeaderAndIsrTopic], response: Any
+) -> Iterator[tuple[PartitionKey, LogEnd]]:
     """Where logs end by a response: of partitions without a leader, and of logs with later leader
     epochs than their roles.
     """

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.shares.persister import Persister
     from kstore.broker.state.shares.persisted import ShareSummary
 
-__all__ = ["Outcome", "Place", "ShareGroupStates"]
+__all__ = ["Outcome", "ShareGroupStates", "TopicIdPartition"]
 
 LOGGER = logging.getLogger(__name__)
 
-Place = tuple[UUID, int]
-Outcome = Mapping[Place, KafkaError | None]
+TopicIdPartition = tuple[UUID, int]
+Outcome = Mapping[TopicIdPartition, KafkaError | None]
 """Partition to its error."""
 
 
@@ -82,7 +82,7 @@ class ShareGroupStates:
                 LOGGER.warning("share group %s: trying %s again: %s", group_id, what, problem)
 
     async def initialize(
-        self, group_id: str, state_epoch: int, offsets: Mapping[Place, int]
+        self, group_id: str, state_epoch: int, offsets: Mapping[TopicIdPartition, int]
     ) -> Outcome:
         """Initialize partitions at these start offsets (NO_OFFSET: according to the group's
         settings), and update the group. Raises KafkaError if the group cannot be updated.
@@ -90,12 +90,12 @@ class ShareGroupStates:
         persister = self._persister()
         outcome = await _each(
             {
-                place: persister.initialize(_key(group_id, place), state_epoch, offset)
-                for place, offset in offsets.items()
+                tp: persister.initialize(_key(group_id, tp), state_epoch, offset)
+                for tp, offset in offsets.items()
             }
         )
-        done = [place for place, error in outcome.items() if error is None]
-        failed = [place for place, error in outcome.items() if error is not None]
+        done = [tp for tp, error in outcome.items() if error is None]
+        failed = [tp for tp, error in outcome.items() if error is not None]
         event = ShareStatesInitialized(group_id, _by_topic(done), _by_topic(failed))
         await self._groups().apply_event(group_id, event)
         return outcome
@@ -149,40 +149,42 @@ class ShareGroupStates:
                 raise error
 
     async def summaries(
-        self, group_id: str, places: Iterable[Place]
-    ) -> dict[Place, ShareSummary | KafkaError]:
+        self, group_id: str, topic_partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, ShareSummary | KafkaError]:
         """The group's progress in these partitions, or an error for each."""
-        wanted = list(places)
+        wanted = list(topic_partitions)
         persister = self._persister()
         found = await asyncio.gather(
-            *(persister.read_summary(_key(group_id, place), NO_EPOCH) for place in wanted),
+            *(persister.read_summary(_key(group_id, tp), NO_EPOCH) for tp in wanted),
             return_exceptions=True,
         )
-        results: dict[Place, ShareSummary | KafkaError] = {}
-        for place, each in zip(wanted, found, strict=True):
+        results: dict[TopicIdPartition, ShareSummary | KafkaError] = {}
+        for tp, each in zip(wanted, found, strict=True):
             if isinstance(each, BaseException) and not isinstance(each, KafkaError):
                 raise each
-            results[place] = each
+            results[tp] = each
         return results
 
 
-def _key(group_id: str, place: Place) -> SharePartitionKey:
-    return SharePartitionKey(group_id, *place)
+def _key(group_id: str, tp: TopicIdPartition) -> SharePartitionKey:
+    return SharePartitionKey(group_id, *tp)
 
 
-def _by_topic(places: Iterable[Place]) -> dict[UUID, frozenset[int]]:
+def _by_topic(topic_partitions: Iterable[TopicIdPartition]) -> dict[UUID, frozenset[int]]:
     found: dict[UUID, set[int]] = {}
-    for topic_id, partition in places:
+    for topic_id, partition in topic_partitions:
         found.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
-async def _each(asked: Mapping[Place, Awaitable[None]]) -> dict[Place, KafkaError | None]:
+async def _each(
+    calls: Mapping[TopicIdPartition, Awaitable[None]],
+) -> dict[TopicIdPartition, KafkaError | None]:
     """The error of each, if any. Raises errors other than KafkaError."""
-    done = await asyncio.gather(*asked.values(), return_exceptions=True)
-    outcome: dict[Place, KafkaError | None] = {}
-    for place, error in zip(asked, done, strict=True):
+    done = await asyncio.gather(*calls.values(), return_exceptions=True)
+    outcome: dict[TopicIdPartition, KafkaError | None] = {}
+    for tp, error in zip(calls, done, strict=True):
         if error is not None and not isinstance(error, KafkaError):
             raise error
-        outcome[place] = error
+        outcome[tp] = error
     return outcome

@@ -49,7 +49,7 @@ class Sight(Enum):
 ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PROMISES}
 
 
-class Place(Protocol):
+class LosableMembership(Protocol):
     """The membership that this broker may lose."""
 
     @property
@@ -69,7 +69,7 @@ class Outage:
         store: Store,
         metadata: MetadataCache,
         peers: Lazy[Peers],
-        place: Place,
+        membership: LosableMembership,
         session_s: float,
     ) -> None:
         """``session_s`` is how long a session lasts without contact to the store."""
@@ -77,7 +77,7 @@ class Outage:
         self._store = store
         self._metadata = metadata
         self._peers = peers
-        self._place = place
+        self._membership = membership
         self._session_s = session_s
         self._reported = False
         self._others_see = False
@@ -150,7 +150,7 @@ class Outage:
 
     async def _ask(self, node_id: int) -> Sight:
         request = BrokerHeartbeatRequest(
-            broker_id=self._node.node_id, broker_epoch=self._place.broker_epoch
+            broker_id=self._node.node_id, broker_epoch=self._membership.broker_epoch
         )
         try:
             response: Any = await self._peers().ask(node_id, request, self._session_s * PAUSE)
@@ -163,7 +163,7 @@ class Outage:
 
     def _judge(self) -> None:
         if self._others_see and not self.sure:
-            self._place.give_up(
+            self._membership.give_up(
                 "other brokers reach the coordination store and this one does not: its session may "
                 "be over, and it stops leading"
             )

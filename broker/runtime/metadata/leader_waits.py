@@ -34,7 +34,7 @@ MOST_HELD = 1000
 """The limit of delayed connections; further ones are answered at once."""
 READ_BYTES = 8 * 1024
 """A request of more bytes is not parsed here: it counts as a request for all topics."""
-_Place: TypeAlias = "tuple[str, int] | Partition"
+_Leaderless: TypeAlias = "tuple[str, int] | Partition"
 """What a delayed request waits for: a partition of the image, or of the data plane's table."""
 
 
@@ -57,7 +57,7 @@ class LeaderWaits:
         self._forget_answers = forget_answers
         self._brokers = metadata.image.brokers
         self._lost: dict[int, TimerHandle] = {}
-        self._held: dict[Connection, _Place] = {}
+        self._held: dict[Connection, _Leaderless] = {}
         self._scheduled = False
         table.leader_waits = self
 
@@ -94,13 +94,13 @@ class LeaderWaits:
 
     # ---- delayed requests ----
 
-    def hold(self, connection: Connection, place: _Place) -> bool:
+    def hold(self, connection: Connection, waits_for: _Leaderless) -> bool:
         """Handle a connection's request again once this partition has a leader; False if it should
         be answered now.
         """
         if len(self._held) >= MOST_HELD:
             return False
-        self._held[connection] = place
+        self._held[connection] = waits_for
         self.held_requests += 1
         return True
 
@@ -114,8 +114,8 @@ class LeaderWaits:
         if rights is not None:
             kind, may = AclResourceType.TOPIC, AclOperation.DESCRIBE
             topics = (topic for topic in topics if rights.mask(kind, topic.name) >> may & 1)
-        place = first_led_by(topics, set(self._lost))
-        return place is not None and self.hold(connection, place)
+        waits_for = first_led_by(topics, set(self._lost))
+        return waits_for is not None and self.hold(connection, waits_for)
 
     def _asked(self, api_key: int, version: int, body: bytes) -> Iterable[TopicImage]:
         """The existing topics that a request names."""
@@ -155,18 +155,20 @@ class LeaderWaits:
     def _look(self) -> None:
         self._scheduled = False
         end = monotonic() + SLICE_S
-        for connection, place in list(self._held.items()):
+        for connection, waits_for in list(self._held.items()):
             if connection.is_closed:
                 del self._held[connection]
-            elif not self._lacks_leader(place):
+            elif not self._lacks_leader(waits_for):
                 del self._held[connection]
                 connection.admitted()
                 if monotonic() >= end:  # the others in the next turn
                     self.look_soon()
                     return
 
-    def _lacks_leader(self, place: _Place) -> bool:
-        if isinstance(place, Partition):
-            return not place.online and not place.deleted and place.leader_id in self._lost
-        known = self._metadata.image.partition(*place)
+    def _lacks_leader(self, waits_for: _Leaderless) -> bool:
+        if isinstance(waits_for, Partition):
+            return (
+                not waits_for.online and not waits_for.deleted and waits_for.leader_id in self._lost
+            )
+        known = self._metadata.image.partition(*waits_for)
         return known is not None and known.leader in self._lost

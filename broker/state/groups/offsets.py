@@ -36,7 +36,7 @@ __all__ = [
 NO_PRODUCER_ID = -1
 INVALID_OFFSET = -1
 MOST_LOOKED_AT = 512
-"""The number of offsets and groups in one part of `places_of_topic`."""
+"""The number of offsets and groups in one part of `groups_of_topic`."""
 COMMIT_VERSION = 4
 COMMIT_VERSION_WITH_EXPIRY = 1
 """The only version of the value with its own expiry. Clients before OffsetCommit 5 may request
@@ -76,7 +76,7 @@ class CommittedOffset(NamedTuple):
 
 
 Topics = dict[str, dict[int, CommittedOffset]]
-Place = tuple[str, str, int]
+OffsetKey = tuple[str, str, int]
 
 
 class Offsets:
@@ -87,7 +87,7 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, Topics] = {}
         self._pending: dict[int, dict[str, Topics]] = {}
-        self._pending_places: Counter[Place] = Counter()
+        self._pending_keys: Counter[OffsetKey] = Counter()
         """How many open transactions have committed an offset of a group in a partition."""
 
     def topics(self, group_id: str) -> Topics:
@@ -104,7 +104,7 @@ class Offsets:
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset in this partition."""
-        return (group_id, topic, partition) in self._pending_places
+        return (group_id, topic, partition) in self._pending_keys
 
     def has_pending(self, group_id: str) -> bool:
         """Whether an open transaction has committed any offset of the group."""
@@ -118,13 +118,13 @@ class Offsets:
         producer_id: int,
     ) -> None:
         """Apply one record. ``producer_id`` is NO_PRODUCER_ID outside transactions."""
-        place = (key.group, key.topic, key.partition)
+        offset_key = (key.group, key.topic, key.partition)
         if value is None:
-            _remove(self._groups, *place)
-            if place in self._pending_places:
+            _remove(self._groups, *offset_key)
+            if offset_key in self._pending_keys:
                 for groups in self._pending.values():
-                    _remove(groups, *place)
-                del self._pending_places[place]
+                    _remove(groups, *offset_key)
+                del self._pending_keys[offset_key]
             return
         committed = CommittedOffset(
             offset=value.offset,
@@ -137,12 +137,12 @@ class Offsets:
             record_offset=record_offset,
         )
         if producer_id == NO_PRODUCER_ID:
-            _put(self._groups, *place, committed)
+            _put(self._groups, *offset_key, committed)
         else:
             groups = self._pending.setdefault(producer_id, {})
             if key.partition not in groups.get(key.group, {}).get(key.topic, {}):
-                self._pending_places[place] += 1
-            _put(groups, *place, committed)
+                self._pending_keys[offset_key] += 1
+            _put(groups, *offset_key, committed)
 
     def replay_transaction_end(self, producer_id: int, *, committed: bool) -> Work[None]:
         """Apply the marker that ends the producer's transaction."""
@@ -150,7 +150,7 @@ class Offsets:
         for group_id, topics in groups.items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():
-                    self._no_longer_pending((group_id, topic, partition))
+                    self._remove_pending((group_id, topic, partition))
                     yield
                     if not committed:
                         continue
@@ -158,10 +158,10 @@ class Offsets:
                     if present is None or present.record_offset < offset.record_offset:
                         _put(self._groups, group_id, topic, partition, offset)
 
-    def _no_longer_pending(self, place: Place) -> None:
-        self._pending_places[place] -= 1
-        if not self._pending_places[place]:
-            del self._pending_places[place]
+    def _remove_pending(self, offset_key: OffsetKey) -> None:
+        self._pending_keys[offset_key] -= 1
+        if not self._pending_keys[offset_key]:
+            del self._pending_keys[offset_key]
 
     def fetch(
         self,
@@ -205,38 +205,38 @@ class Offsets:
         """Whether the group has an offset, or an open transaction has committed one."""
         return group_id in self._groups or self.has_pending(group_id)
 
-    def all_places(self, group_id: str) -> Work[list[tuple[str, int]]]:
+    def all_partitions(self, group_id: str) -> Work[list[tuple[str, int]]]:
         """All partitions with an offset of the group, including pending offsets."""
-        places: dict[tuple[str, int], None] = {}
+        found: dict[tuple[str, int], None] = {}
         for groups in (self._groups, *self._pending.values()):
             for topic, partitions in groups.get(group_id, {}).items():
-                places |= dict.fromkeys((topic, partition) for partition in partitions)
+                found |= dict.fromkeys((topic, partition) for partition in partitions)
                 yield
-        return list(places)
+        return list(found)
 
-    def places_of_topic(self, name: str) -> Iterator[list[tuple[str, int]]]:
+    def groups_of_topic(self, name: str) -> Iterator[list[tuple[str, int]]]:
         """All (group id, partition) with an offset of the topic, including pending offsets, in
         parts. Each part depends on the state when it is requested.
         """
-        places: list[tuple[str, int]] = []
+        part: list[tuple[str, int]] = []
         looked_at = 0
         for group_id in {*self._groups, *(g for groups in self._pending.values() for g in groups)}:
-            known = {
+            partitions = {
                 partition
                 for groups in (self._groups, *self._pending.values())
                 for partition in groups.get(group_id, {}).get(name, ())
             }
-            for partition in known:
+            for partition in partitions:
                 if self.holds(group_id, name, partition):
-                    places.append((group_id, partition))
+                    part.append((group_id, partition))
                 looked_at += 1
                 if looked_at % MOST_LOOKED_AT == 0:
-                    yield places
-                    places = []
+                    yield part
+                    part = []
             looked_at += 1
-            if places or looked_at % MOST_LOOKED_AT == 0:
-                yield places
-                places = []
+            if part or looked_at % MOST_LOOKED_AT == 0:
+                yield part
+                part = []
 
     def holds(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether there is an offset, including those of open transactions."""

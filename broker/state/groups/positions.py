@@ -21,7 +21,7 @@ from kstore.protocol.schema import ZERO_UUID
 
 __all__ = ["Positions", "committed_offset", "exchange"]
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 NO_POSITION = -1
 
 
@@ -110,13 +110,13 @@ def _report(request: Any, image: MetadataImage | None) -> Report:
         for index in topic.partitions
         if exists(topic.topic, index)
     )
-    told = {
+    reported = {
         (topic.topic, row.partition): (row.position, _epoch(image, topic.topic, row.partition))
         for topic in request.position
         for row in topic.partitions
         if row.position >= 0 and exists(topic.topic, row.partition, row.partition_epoch)
     }
-    return Report(needed, told)
+    return Report(needed, reported)
 
 
 def _epoch(image: MetadataImage | None, topic: str, index: int) -> int:
@@ -136,16 +136,16 @@ def _need(reports: Iterable[Report]) -> list[NeedPositionTopic]:
 def _answer(
     shard: ShardState,
     group_id: str,
-    needed: Iterable[Place],
+    needed: Iterable[PartitionKey],
     reports: Iterable[Report],
     image: MetadataImage | None,
 ) -> list[PositionTopic]:
-    told = [report.positions for report in reports]
+    reported = [report.positions for report in reports]
     topics: dict[str, PositionTopic] = {}
     for topic, index in sorted(needed):
         best = committed_offset(shard, group_id, topic, index, image)
         epoch = _epoch(image, topic, index)
-        for positions in told:
+        for positions in reported:
             position, of_life = positions.get((topic, index), (NO_POSITION, epoch))
             if of_life == epoch:  # otherwise the report is about another topic of that name
                 best = max(best, position)

@@ -17,7 +17,7 @@ from kstore.types import TopicPartition
 
 __all__ = ["Acknowledged", "Held", "Holdings"]
 
-Place = tuple[TopicPartition, int]
+RecordKey = tuple[TopicPartition, int]
 
 
 class Held:
@@ -54,9 +54,9 @@ class Holdings:
 
     def __init__(self) -> None:
         self._waiting: deque[Held] = deque()
-        self._in_hand: dict[Place, Held] = {}
-        self._to_send: dict[Place, Held] = {}
-        self._sent: dict[Place, Held] = {}
+        self._in_hand: dict[RecordKey, Held] = {}
+        self._to_send: dict[RecordKey, Held] = {}
+        self._sent: dict[RecordKey, Held] = {}
 
     # ---- records arrive, and are returned ----
 
@@ -104,10 +104,10 @@ class Holdings:
 
         Raises ValueError for a record that this consumer does not hold.
         """
-        place = tp, offset
-        row = self._in_hand.pop(place, None) or self._to_send.get(place)
+        key = tp, offset
+        row = self._in_hand.pop(key, None) or self._to_send.get(key)
         if row is None:
-            found = (each for each in self._waiting if (each.tp, each.offset) == place)
+            found = (each for each in self._waiting if (each.tp, each.offset) == key)
             row = next(found, None)
             if row is None or row.type != AcknowledgeType.RENEW:
                 raise ValueError(
@@ -118,7 +118,7 @@ class Holdings:
         if row.record is None:
             raise ValueError(f"{tp} offset {offset} has no record")
         row.type = kind
-        self._to_send[place] = row
+        self._to_send[key] = row
 
     def acknowledge_range(
         self, tp: TopicPartition, first_offset: int, last_offset: int, kind: AcknowledgeType
@@ -161,9 +161,9 @@ class Holdings:
         selects partitions and types.
         """
         found: dict[TopicPartition, dict[int, int]] = {}
-        for place, row in list(self._to_send.items()):
+        for key, row in list(self._to_send.items()):
             if row.node_id == node_id and wanted(row.tp, row.type):
-                self._sent[place] = self._to_send.pop(place)
+                self._sent[key] = self._to_send.pop(key)
                 found.setdefault(row.tp, {})[row.offset] = row.type
         return found
 
@@ -186,6 +186,6 @@ class Holdings:
     def lose(self, node_id: int) -> None:
         """The session with a broker is over: drop its records that the user has not seen."""
         self._waiting = deque(row for row in self._waiting if row.node_id != node_id)
-        for place, row in list(self._to_send.items()):
+        for key, row in list(self._to_send.items()):
             if row.node_id == node_id and row.record is None:
-                del self._to_send[place]
+                del self._to_send[key]

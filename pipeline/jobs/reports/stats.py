@@ -19,7 +19,7 @@ from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.entries import Chunk, key_hashes
 from kstore.pipeline.jobs.scans.scan import Range, Scan, split
 from kstore.pipeline.jobs.topics import admin_settings
-from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide, by_place
+from kstore.pipeline.jobs.verification.sides import ArchiveSide, ClusterSide, by_partition
 from kstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Fold:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """See the class."""
         for batch in batches:
-            for (topic, partition), rows in by_place(batch):
+            for (topic, partition), rows in by_partition(batch):
                 yield fold(topic, partition, rows)
 
 

@@ -334,7 +334,7 @@ class _Keeping:
             self._written = None
 
     def _kept(self, table: Table, topic: Topic, plan: Round, written: Written | None) -> Kept:
-        places = {partition: place.next for partition, place in plan.after.places.items()}
+        places = {partition: place.next for partition, place in plan.after.positions.items()}
         kept = Kept(topic.name, self.name, lost=sum(each.size for each in plan.lost), places=places)
         # If other programs committed in between, the topic is newer than the plan, and may have
         # been expanded.
@@ -358,7 +358,7 @@ def _epoch_ends(brokers: Brokers, topic: Topic, known: Progress) -> dict[int, in
     """The end of the leader epoch of each known position in the current log."""
     epochs = {
         TopicPartition(topic.name, partition): place.leader_epoch
-        for partition, place in known.places.items()
+        for partition, place in known.positions.items()
         if place.leader_epoch >= 0 and partition < len(topic.partitions)
     }
     ends = brokers.epoch_ends(epochs)

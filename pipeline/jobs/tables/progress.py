@@ -20,9 +20,9 @@ __all__ = [
     "COMMIT",
     "PROGRESS",
     "RESYNC",
-    "Place",
     "Progress",
     "Round",
+    "TablePosition",
     "check_history",
     "first_progress",
     "note_is_due",
@@ -39,7 +39,7 @@ RESYNC = "--resync reads the topic from its beginning and replaces the rows of t
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePosition:
     """The end of a partition's rows: the next offset, and its leader epoch."""
 
     next: int
@@ -58,11 +58,11 @@ class Progress:
     cluster_id: str
     rows: str
     read_ms: int
-    places: Mapping[int, Place]
+    positions: Mapping[int, TablePosition]
 
     def text(self) -> str:
         """The form in a summary."""
-        places = {str(p): [at.next, at.leader_epoch] for p, at in sorted(self.places.items())}
+        positions = {str(p): [at.next, at.leader_epoch] for p, at in sorted(self.positions.items())}
         return json.dumps(
             {
                 "version": VERSION,
@@ -72,7 +72,7 @@ class Progress:
                 "clusterId": self.cluster_id,
                 "rows": self.rows,
                 "readMs": self.read_ms,
-                "partitions": places,
+                "partitions": positions,
             },
             separators=(",", ":"),
         )
@@ -94,7 +94,7 @@ class Progress:
                 found["clusterId"],
                 found["rows"],
                 found["readMs"],
-                {int(p): Place(*at) for p, at in found["partitions"].items()},
+                {int(p): TablePosition(*at) for p, at in found["partitions"].items()},
             )
         except (ValueError, KeyError, TypeError) as error:
             raise JobError(
@@ -122,9 +122,9 @@ def first_progress(topic: Topic, cluster_id: str, rows: str, now_ms: int) -> Pro
     """The plan of a new table: each partition begins at its current log start. It is committed
     before anything is read, so records that are deleted later are known to be lost.
     """
-    places = {part.partition: Place(part.start) for part in topic.partitions}
+    positions = {part.partition: TablePosition(part.start) for part in topic.partitions}
     return Progress(
-        topic.name, topic.topic_id, topic.partition_epoch, cluster_id, rows, now_ms, places
+        topic.name, topic.topic_id, topic.partition_epoch, cluster_id, rows, now_ms, positions
     )
 
 
@@ -145,13 +145,13 @@ def plan_round(
     current log, if available. Raises JobError if the table must not be continued.
     """
     _check_same_life(topic, known, cluster_id)
-    ranges, lost, places = [], [], dict(known.places)
+    ranges, lost, positions = [], [], dict(known.positions)
     allowed = max_offsets or sum(part.end - part.start for part in topic.partitions)
     for part in topic.partitions:
         # A partition that the table has never seen is from an expansion: its records begin at 0.
-        place = known.places.get(part.partition, Place(0))
-        _check_history(part, place, ends_of_epochs.get(part.partition))
-        at = place.next
+        position = known.positions.get(part.partition, TablePosition(0))
+        _check_history(part, position, ends_of_epochs.get(part.partition))
+        at = position.next
         if at < part.start:
             gone = Range(part.topic, part.partition, at, part.start)
             _lost(gone, on_loss, report)
@@ -161,12 +161,12 @@ def plan_round(
         if end > at:
             ranges.append(Range(part.topic, part.partition, at, end))
             allowed -= end - at
-        places[part.partition] = Place(max(end, at), part.leader_epoch)
+        positions[part.partition] = TablePosition(max(end, at), part.leader_epoch)
     # After the positions there may be tombstones of rows that the table has had since
     # `known.read_ms`.
-    is_whole = all(places[part.partition].next >= part.end for part in topic.partitions)
+    is_whole = all(positions[part.partition].next >= part.end for part in topic.partitions)
     read_ms = now_ms if is_whole else known.read_ms
-    return Round(tuple(ranges), replace(known, read_ms=read_ms, places=places), tuple(lost))
+    return Round(tuple(ranges), replace(known, read_ms=read_ms, positions=positions), tuple(lost))
 
 
 def check_history(
@@ -177,9 +177,9 @@ def check_history(
     """
     _check_same_life(topic, known, cluster_id)
     for part in topic.partitions:
-        if part.partition in known.places:
-            place = known.places[part.partition]
-            _check_history(part, place, ends_of_epochs.get(part.partition))
+        if part.partition in known.positions:
+            position = known.positions[part.partition]
+            _check_history(part, position, ends_of_epochs.get(part.partition))
 
 
 def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
@@ -207,7 +207,7 @@ def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
             f"is cluster {cluster_id}; nothing was written. Choose another table (--table), or "
             f"{RESYNC}"
         )
-    gone = sorted(set(known.places) - {part.partition for part in topic.partitions})
+    gone = sorted(set(known.positions) - {part.partition for part in topic.partitions})
     if gone:
         raise JobError(
             f"topic {topic.name}: the table has rows of partition {gone[0]}, which the topic does "
@@ -215,20 +215,21 @@ def _check_same_life(topic: Topic, known: Progress, cluster_id: str) -> None:
         )
 
 
-def _check_history(part: Partition, place: Place, epoch_end: int | None) -> None:
+def _check_history(part: Partition, position: TablePosition, epoch_end: int | None) -> None:
     """Check that the log still has what the table has read."""
     where = f"topic {part.topic}, partition {part.partition}"
-    if place.next > part.end:
+    if position.next > part.end:
         raise JobError(
-            f"{where}: the table has read to offset {place.next}, and the log ends at {part.end}: "
-            f"the cluster has lost records, or is another one; nothing was written. {RESYNC}"
-        )
-    if epoch_end is not None and epoch_end < place.next:
-        raise JobError(
-            f"{where}: the table has rows up to offset {place.next - 1} of leader epoch "
-            f"{place.leader_epoch}, and that epoch ends at {epoch_end} in the log now: an unclean "
-            f"leader election has replaced the records from {epoch_end} on; nothing was written. "
+            f"{where}: the table has read to offset {position.next}, and the log ends at "
+            f"{part.end}: the cluster has lost records, or is another one; nothing was written. "
             f"{RESYNC}"
+        )
+    if epoch_end is not None and epoch_end < position.next:
+        raise JobError(
+            f"{where}: the table has rows up to offset {position.next - 1} of leader epoch "
+            f"{position.leader_epoch}, and that epoch ends at {epoch_end} in the log now: an "
+            f"unclean leader election has replaced the records from {epoch_end} on; nothing was "
+            f"written. {RESYNC}"
         )
 
 

@@ -109,11 +109,11 @@ SUMMARY_DDL = (
     ", ".join(f"`{f.name}` {_TYPES[str(f.type)]}" for f in fields(Summary)) + ", `good` boolean"
 )
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 def block_findings(
-    place: Place, left: dict[int, Block], right: dict[int, Block]
+    tp: PartitionKey, left: dict[int, Block], right: dict[int, Block]
 ) -> tuple[list[Finding], list[int]]:
     """Blocks that one side does not have, and the numbers of those whose sums differ: only their
     records must be compared one by one.
@@ -126,25 +126,25 @@ def block_findings(
             assert have is not None
             kind = "missing" if other is None else "extra"
             side = "right" if other is None else "left"
-            found.append(Finding(kind, *place, have.first, have.end, have.records, side))
+            found.append(Finding(kind, *tp, have.first, have.end, have.records, side))
         elif (one.records, one.digest) != (other.records, other.digest):
             unequal.append(number)
     return found, unequal
 
 
-def epoch_findings(place: Place, side: str, blocks: dict[int, Block]) -> Iterator[Finding]:
+def epoch_findings(tp: PartitionKey, side: str, blocks: dict[int, Block]) -> Iterator[Finding]:
     """Leader epochs that decrease from one block to the next."""
     highest = -1
     for number in sorted(blocks):
         block = blocks[number]
         if -1 < block.epoch < highest:
             said = f"epoch {block.epoch} after {highest}"
-            yield Finding("epoch", *place, block.first, block.end, block.records, side, said)
+            yield Finding("epoch", *tp, block.first, block.end, block.records, side, said)
         highest = max(highest, block.epoch)
 
 
 def record_findings(
-    place: Place,
+    tp: PartitionKey,
     left: tuple[NDArray[np.int64], NDArray[np.int64]],
     right: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> list[Finding]:
@@ -155,18 +155,18 @@ def record_findings(
         unique, first, counts = np.unique(offsets, return_index=True, return_counts=True)
         sides.append((unique, hashes[first]))
         more = counts > 1
-        found += _runs("doubled", place, name, unique[more], (counts[more] - 1))
+        found += _runs("doubled", tp, name, unique[more], (counts[more] - 1))
     (ours, our_hashes), (theirs, their_hashes) = sides
-    found += _runs("missing", place, "right", np.setdiff1d(ours, theirs, assume_unique=True))
-    found += _runs("extra", place, "left", np.setdiff1d(theirs, ours, assume_unique=True))
+    found += _runs("missing", tp, "right", np.setdiff1d(ours, theirs, assume_unique=True))
+    found += _runs("extra", tp, "left", np.setdiff1d(theirs, ours, assume_unique=True))
     both, at_left, at_right = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     unequal = our_hashes[at_left] != their_hashes[at_right]
-    found += _runs("different", place, "both", both[unequal])
+    found += _runs("different", tp, "both", both[unequal])
     return found
 
 
 def _runs(
-    kind: str, place: Place, side: str, offsets: Any, counts: Any = None
+    kind: str, tp: PartitionKey, side: str, offsets: Any, counts: Any = None
 ) -> Iterable[Finding]:
     """One finding per run of consecutive offsets."""
     if not len(offsets):
@@ -175,4 +175,4 @@ def _runs(
     for part in np.split(np.arange(len(offsets)), breaks):
         start, end = int(offsets[part[0]]), int(offsets[part[-1]]) + 1
         records = len(part) if counts is None else int(counts[part].sum())
-        yield Finding(kind, *place, start, end, records, side)
+        yield Finding(kind, *tp, start, end, records, side)

@@ -49,7 +49,7 @@ def _records(spark: SparkSession, side: Side, wanted: re.Pattern[str]) -> DataFr
     extents = side.covers(spark, wanted)
     if not extents:
         raise JobError(f"no topic matches {wanted.pattern!r}")
-    return side.records(spark, [Range(*place, *extent) for place, extent in extents.items()])
+    return side.records(spark, [Range(*tp, *extent) for tp, extent in extents.items()])
 
 
 def _table(ddl: str, columns: Iterable[Any]) -> Any:

@@ -32,9 +32,17 @@ from kstore.pipeline.jobs.session import small_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ArchiveSide", "ClusterSide", "Extent", "Place", "Side", "block_ranges", "by_place"]
+__all__ = [
+    "ArchiveSide",
+    "ClusterSide",
+    "Extent",
+    "PartitionKey",
+    "Side",
+    "block_ranges",
+    "by_partition",
+]
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 ZONES = ("before", "inside", "behind")
 _NEEDED = (
     "topic", "partition", "offset", "timestampMillis", "leaderEpoch", "key", "value", "headers",
@@ -51,16 +59,18 @@ class Extent(NamedTuple):
 class Side(Protocol):
     """A cluster or an archive."""
 
-    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(
+        self, spark: SparkSession | None, wanted: re.Pattern[str]
+    ) -> dict[PartitionKey, Extent]:
         """The partitions of the topics, and what the side covers of each."""
 
     def lives(self) -> dict[str, tuple[str, str]]:
         """Cluster id and topic id of each topic, empty if unknown."""
 
-    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+    def sums(self, spark: SparkSession, inside: Mapping[PartitionKey, Extent]) -> DataFrame:
         """Entries: blocks (`kind` has their zone), holes and faults."""
 
-    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+    def sums_here(self, inside: Mapping[PartitionKey, Extent]) -> Iterator[Any]:
         """The same as RecordBatches, read by this process."""
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
@@ -87,10 +97,12 @@ class ClusterSide:
     settings: Mapping[str, Any]
     read_committed: bool = True
     tasks: int = 0
-    _extents: dict[Place, Extent] = field(default_factory=dict)
+    _extents: dict[PartitionKey, Extent] = field(default_factory=dict)
     _lives: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(
+        self, spark: SparkSession | None, wanted: re.Pattern[str]
+    ) -> dict[PartitionKey, Extent]:
         """See Side."""
         with Brokers(self.settings, read_committed=self.read_committed) as brokers:
             for topic in brokers.topics(wanted):
@@ -103,21 +115,21 @@ class ClusterSide:
         """See Side."""
         return self._lives
 
-    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+    def sums(self, spark: SparkSession, inside: Mapping[PartitionKey, Extent]) -> DataFrame:
         """See Side. Offsets before the range are not read: the other side has deleted them."""
         plan, ranges = self._to_sum(inside)
         return scan(spark, plan, split(ranges, task_count(spark, self.tasks)))
 
-    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+    def sums_here(self, inside: Mapping[PartitionKey, Extent]) -> Iterator[Any]:
         """See Side."""
         plan, ranges = self._to_sum(inside)
         return (batch for each in ranges for batch in plan.read(each))
 
-    def _to_sum(self, inside: Mapping[Place, Extent]) -> tuple[Scan, list[Range]]:
+    def _to_sum(self, inside: Mapping[PartitionKey, Extent]) -> tuple[Scan, list[Range]]:
         ranges = [
-            Range(*place, part.start, part.end, zone)
-            for place, extent in self._extents.items()
-            for zone, part in zoned(extent, inside.get(place))
+            Range(*tp, part.start, part.end, zone)
+            for tp, extent in self._extents.items()
+            for zone, part in zoned(extent, inside.get(tp))
             if zone != "before" and part.end > part.start
         ]
         plan = Scan(
@@ -153,14 +165,16 @@ class ArchiveSide:
     path: str
     slices: list[Slice] = field(default_factory=list)
 
-    def covers(self, spark: SparkSession | None, wanted: re.Pattern[str]) -> dict[Place, Extent]:
+    def covers(
+        self, spark: SparkSession | None, wanted: re.Pattern[str]
+    ) -> dict[PartitionKey, Extent]:
         """See Side."""
         self.slices = [s for s in read_slices(spark, self.path) if wanted.fullmatch(s.topic)]
-        found: dict[Place, Extent] = {}
+        found: dict[PartitionKey, Extent] = {}
         for each in self.slices:
-            place = each.topic, each.partition
-            start, end = found.get(place, (each.start, each.end))
-            found[place] = Extent(min(start, each.start), max(end, each.end))
+            tp = each.topic, each.partition
+            start, end = found.get(tp, (each.start, each.end))
+            found[tp] = Extent(min(start, each.start), max(end, each.end))
         return found
 
     def check_files(self, spark: SparkSession | None) -> None:
@@ -171,13 +185,13 @@ class ArchiveSide:
         """See Side."""
         return {each.topic: (each.cluster_id, each.topic_id) for each in self.slices}
 
-    def sums(self, spark: SparkSession, inside: Mapping[Place, Extent]) -> DataFrame:
+    def sums(self, spark: SparkSession, inside: Mapping[PartitionKey, Extent]) -> DataFrame:
         """See Side. The blocks are computed from the records; the holes are the stored ones."""
         read = self._read(spark, "record").select(*_NEEDED)
         found = read.mapInArrow(Sums(dict(inside)), spark_schema())
         return found.unionByName(self._read(spark, "hole").drop("run"))
 
-    def sums_here(self, inside: Mapping[Place, Extent]) -> Iterator[Any]:
+    def sums_here(self, inside: Mapping[PartitionKey, Extent]) -> Iterator[Any]:
         """See Side."""
         yield from Sums(dict(inside))(self._read_here("record"))
         yield from self._read_here("hole")
@@ -208,24 +222,24 @@ class ArchiveSide:
 
     def records_here(self, ranges: Sequence[Range]) -> Iterator[Any]:
         """See Side."""
-        wanted: dict[Place, list[Range]] = {}
+        wanted: dict[PartitionKey, list[Range]] = {}
         for each in ranges:
             wanted.setdefault((each.topic, each.partition), []).append(each)
         spans = {
-            place: (min(each.start for each in listed), max(each.end for each in listed))
-            for place, listed in wanted.items()
+            tp: (min(each.start for each in listed), max(each.end for each in listed))
+            for tp, listed in wanted.items()
         }
         for batch in self._read_here("record", spans):
-            for place, rows in by_place(batch):
+            for tp, rows in by_partition(batch):
                 offsets = rows.column("offset").to_numpy(zero_copy_only=False)
                 inside = np.zeros(len(offsets), bool)
-                for each in wanted.get(place, ()):
+                for each in wanted.get(tp, ()):
                     inside |= (offsets >= each.start) & (offsets < each.end)
                 if inside.any():
                     yield rows.filter(pa.array(inside))
 
     def _read_here(
-        self, kind: str, offsets: Mapping[Place, tuple[int, int]] | None = None
+        self, kind: str, offsets: Mapping[PartitionKey, tuple[int, int]] | None = None
     ) -> Iterator[Any]:
         runs, topics = ({getattr(s, name) for s in self.slices} for name in ("run", "topic"))
         return entry_batches(self.path, runs, [kind], topics, offsets)
@@ -244,24 +258,24 @@ class Sums:
     of one number.
     """
 
-    inside: dict[Place, Extent]
+    inside: dict[PartitionKey, Extent]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """A function for Spark's `mapInArrow`."""
         for batch in batches:
-            for place, rows in by_place(batch):
+            for tp, rows in by_partition(batch):
                 offsets = rows.column("offset").to_numpy(zero_copy_only=False)
                 placed = placed_hashes(content_hashes(rows), offsets)
                 epochs = rows.column("leaderEpoch").to_numpy(zero_copy_only=False)
-                inside = self.inside.get(place, Extent(0, 0))
+                inside = self.inside.get(tp, Extent(0, 0))
                 zone = np.where(offsets < inside.start, 0, np.where(offsets < inside.end, 1, 2))
                 for number, name in enumerate(ZONES):
                     at = zone == number
                     if at.any():
-                        yield _blocks(place, name, offsets[at], placed[at], epochs[at])
+                        yield _blocks(tp, name, offsets[at], placed[at], epochs[at])
 
 
-def by_place(batch: Any) -> Iterator[tuple[Place, Any]]:
+def by_partition(batch: Any) -> Iterator[tuple[PartitionKey, Any]]:
     """The rows of a batch by topic and partition, each in order."""
     topics = batch.column("topic").dictionary_encode()
     codes = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -271,12 +285,12 @@ def by_place(batch: Any) -> Iterator[tuple[Place, Any]]:
         yield (topics.dictionary[int(key >> 32)].as_py(), int(key & 0xFFFFFFFF)), rows
 
 
-def _blocks(place: Place, zone: str, offsets: Any, placed: Any, epochs: Any) -> Any:
+def _blocks(tp: PartitionKey, zone: str, offsets: Any, placed: Any, epochs: Any) -> Any:
     found = blocks_of(offsets, placed)
     ends = np.cumsum([records for _, records, _ in found])
     begins = np.concatenate(([0], ends[:-1]))
     columns = {
-        "partition": pa.array(np.full(len(found), place[1], np.int32)),
+        "partition": pa.array(np.full(len(found), tp[1], np.int32)),
         "offset": np.minimum.reduceat(offsets, begins),
         "endOffset": np.maximum.reduceat(offsets, begins) + 1,
         "leaderEpoch": np.maximum.reduceat(epochs, begins).astype(np.int32),
@@ -284,12 +298,11 @@ def _blocks(place: Place, zone: str, offsets: Any, placed: Any, epochs: Any) -> 
         "records": [records for _, records, _ in found],
         "digest": [digest for _, _, digest in found],
     }
-    return entry_batch("block", place[0], columns)
+    return entry_batch("block", tp[0], columns)
 
 
-def block_ranges(place: Place, numbers: Iterable[int], inside: Extent) -> list[Range]:
+def block_ranges(tp: PartitionKey, numbers: Iterable[int], inside: Extent) -> list[Range]:
     """The offsets of these blocks that both sides cover."""
     return [
-        Range(*place, max(n * BLOCK, inside.start), min((n + 1) * BLOCK, inside.end))
-        for n in numbers
+        Range(*tp, max(n * BLOCK, inside.start), min((n + 1) * BLOCK, inside.end)) for n in numbers
     ]

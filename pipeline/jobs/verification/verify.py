@@ -24,7 +24,7 @@ from kstore.pipeline.jobs.verification.compare import (
     FINDING_DDL,
     Block,
     Finding,
-    Place,
+    PartitionKey,
     Summary,
     block_findings,
     epoch_findings,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Verification", "VerifyOptions", "verify"]
 
-Sums = dict[Place, dict[int, Block]]
+Sums = dict[PartitionKey, dict[int, Block]]
 BLOCKS_AT_ONCE = 50
 _HASH_DDL = "topic string, partition int, block bigint, offset bigint, digest bigint"
 
@@ -83,8 +83,8 @@ class _Read:
     behind: Sums = field(default_factory=lambda: defaultdict(dict))
     whole: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
     """Records and digest of each block in all zones."""
-    holes: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
-    faults: list[tuple[Place, int, int, str]] = field(default_factory=list)
+    holes: dict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
+    faults: list[tuple[PartitionKey, int, int, str]] = field(default_factory=list)
 
 
 def verify(
@@ -103,16 +103,16 @@ def verify(
         raise JobError(f"no topic on either side matches {options.topics.pattern!r}")
     recreated = _recreated(options, found)
     inside = {
-        place: Extent(start, max(min(left[place].end, right[place].end), start))
-        for place in left.keys() & right.keys()
-        if place[0] not in recreated
-        for start in [max(left[place].start, right[place].start)]
+        tp: Extent(start, max(min(left[tp].end, right[tp].end), start))
+        for tp in left.keys() & right.keys()
+        if tp[0] not in recreated
+        for start in [max(left[tp].start, right[tp].start)]
     }
-    for place in sorted(left.keys() ^ right.keys()):
-        side = "right" if place in left else "left"
-        extent = left.get(place) or right[place]
+    for tp in sorted(left.keys() ^ right.keys()):
+        side = "right" if tp in left else "left"
+        extent = left.get(tp) or right[tp]
         size = extent.end - extent.start
-        found.findings.append(Finding("absent", *place, extent.start, extent.end, size, side))
+        found.findings.append(Finding("absent", *tp, extent.start, extent.end, size, side))
     report(f"{len(inside)} partitions, {sum(e.end - e.start for e in inside.values())} offsets")
     ours = _read(_sums(spark, options.left, inside))
     report("the left is read")
@@ -144,7 +144,9 @@ def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
     return names
 
 
-def _sums(spark: SparkSession | None, side: Side, inside: dict[Place, Extent]) -> Sequence[Any]:
+def _sums(
+    spark: SparkSession | None, side: Side, inside: dict[PartitionKey, Extent]
+) -> Sequence[Any]:
     """One pass over a side: a row per block, fault and kind of hole, with the fields of a Sum."""
     if spark is not None:
         return _collected(side.sums(spark, inside))
@@ -160,9 +162,9 @@ def _collected(frame: DataFrame) -> Sequence[Any]:
     is_block = col("entry") == "block"
     number = when(is_block, expr(f"offset div {BLOCK}"))
     # A hole needs no position; a fault keeps its own.
-    place = when(col("entry") == "fault", col("offset")).otherwise(lit(None))
+    at = when(col("entry") == "fault", col("offset")).otherwise(lit(None))
     rows: Sequence[Any] = (
-        frame.select("*", number.alias("block"), place.alias("at"))
+        frame.select("*", number.alias("block"), at.alias("at"))
         .groupBy("entry", "topic", "partition", "kind", "block", "at")
         .agg(
             least("offset").alias("first"),
@@ -198,95 +200,97 @@ def _read(rows: Sequence[Any]) -> _Read:
 def _compare(
     options: VerifyOptions,
     found: Verification,
-    covers: tuple[dict[Place, Extent], dict[Place, Extent], dict[Place, Extent]],
+    covers: tuple[
+        dict[PartitionKey, Extent], dict[PartitionKey, Extent], dict[PartitionKey, Extent]
+    ],
     reads: tuple[_Read, _Read],
-) -> dict[Place, list[int]]:
+) -> dict[PartitionKey, list[int]]:
     """Summaries, and all findings except those of single records; the blocks whose sums differ."""
     left, right, inside = covers
     ours, theirs = reads
-    unequal: dict[Place, list[int]] = {}
-    for place in sorted(left.keys() | right.keys()):
-        summary = _summary(place, covers, reads)
+    unequal: dict[PartitionKey, list[int]] = {}
+    for tp in sorted(left.keys() | right.keys()):
+        summary = _summary(tp, covers, reads)
         found.summaries.append(summary)
-        if place not in inside:
+        if tp not in inside:
             continue
-        one, other = ours.blocks[place], theirs.blocks[place]
-        lacking, differ = block_findings(place, one, other)
+        one, other = ours.blocks[tp], theirs.blocks[tp]
+        lacking, differ = block_findings(tp, one, other)
         found.findings += lacking
         if differ:
-            unequal[place] = differ
+            unequal[tp] = differ
         summary.blocks = len(one.keys() | other.keys())
         summary.blocks_equal = summary.blocks - len(differ) - len(lacking)
         bad = {*differ} | {finding.start // BLOCK for finding in lacking}
         for number in sorted(one.keys() | other.keys()):
             counts = [side[number].records if number in side else 0 for side in (one, other)]
-            found.blocks.append((*place, number, counts[0], counts[1], number not in bad))
-        found.findings += epoch_findings(place, "left", one)
+            found.blocks.append((*tp, number, counts[0], counts[1], number not in bad))
+        found.findings += epoch_findings(tp, "left", one)
         if options.right is not None:
-            found.findings += epoch_findings(place, "right", other)
-            found.findings += _same_epochs(options, place, one, other)
-        _tails(options, found, place, reads)
-        if left[place].start != right[place].start:
-            side = "right" if right[place].start > left[place].start else "left"
+            found.findings += epoch_findings(tp, "right", other)
+            found.findings += _same_epochs(options, tp, one, other)
+        _tails(options, found, tp, reads)
+        if left[tp].start != right[tp].start:
+            side = "right" if right[tp].start > left[tp].start else "left"
             found.notes.append(
-                f"{place[0]}-{place[1]}: the {side} begins at "
-                f"{max(left[place].start, right[place].start)}, the other at "
-                f"{min(left[place].start, right[place].start)}: earlier offsets are not compared"
+                f"{tp[0]}-{tp[1]}: the {side} begins at "
+                f"{max(left[tp].start, right[tp].start)}, the other at "
+                f"{min(left[tp].start, right[tp].start)}: earlier offsets are not compared"
             )
     sides = (("left", ours), ("right", theirs)) if options.right is not None else (("left", ours),)
     for side, read in sides:
-        for place, start, end, kind in read.faults:
-            found.findings.append(Finding(kind, *place, start, end, end - start, side))
+        for tp, start, end, kind in read.faults:
+            found.findings.append(Finding(kind, *tp, start, end, end - start, side))
     return unequal
 
 
-def _summary(place: Place, covers: Any, reads: tuple[_Read, _Read]) -> Summary:
-    left, right, inside = (cover.get(place, Extent(-1, -1)) for cover in covers)
-    summary = Summary(*place, *left, *right, *inside)
+def _summary(tp: PartitionKey, covers: Any, reads: tuple[_Read, _Read]) -> Summary:
+    left, right, inside = (cover.get(tp, Extent(-1, -1)) for cover in covers)
+    summary = Summary(*tp, *left, *right, *inside)
     sides = []
     for read in reads:
-        blocks = read.blocks[place].values()
+        blocks = read.blocks[tp].values()
         digest = 0
         for block in blocks:
             digest ^= block.digest
         records = sum(block.records for block in blocks)
         epoch = max((block.epoch for block in blocks), default=-1)
-        sides.append((records, digest, read.holes[place], epoch))
+        sides.append((records, digest, read.holes[tp], epoch))
     summary.left_records, summary.left_digest, summary.left_holes, summary.left_epoch = sides[0]
     summary.right_records, summary.right_digest, summary.right_holes, summary.right_epoch = sides[1]
     return summary
 
 
 def _same_epochs(
-    options: VerifyOptions, place: Place, one: dict[int, Block], other: dict[int, Block]
+    options: VerifyOptions, tp: PartitionKey, one: dict[int, Block], other: dict[int, Block]
 ) -> Iterator[Finding]:
     """In one cluster an offset's leader epoch never changes."""
     assert options.right is not None
     ours, theirs = options.left.lives(), options.right.lives()
-    if not ours.get(place[0], ("",))[0] or ours[place[0]] != theirs.get(place[0]):
+    if not ours.get(tp[0], ("",))[0] or ours[tp[0]] != theirs.get(tp[0]):
         return
     for number in sorted(one.keys() & other.keys()):
         a, b = one[number], other[number]
         if (a.records, a.digest) == (b.records, b.digest) and a.epoch != b.epoch:
             said = f"epoch {a.epoch} on the left, {b.epoch} on the right"
-            yield Finding("epoch", *place, a.first, a.end, a.records, "both", said)
+            yield Finding("epoch", *tp, a.first, a.end, a.records, "both", said)
 
 
 def _tails(
-    options: VerifyOptions, found: Verification, place: Place, reads: tuple[_Read, _Read]
+    options: VerifyOptions, found: Verification, tp: PartitionKey, reads: tuple[_Read, _Read]
 ) -> None:
     """The records of one side after the other's end."""
     for kind, side, read in (("behind", "right", reads[0]), ("extra", "left", reads[1])):
-        blocks = read.behind[place].values()
+        blocks = read.behind[tp].values()
         if not blocks:
             continue
         first, end = min(b.first for b in blocks), max(b.end for b in blocks)
         records = sum(b.records for b in blocks)
         if kind == "behind" and options.behind_allowed:
-            found.notes.append(f"{place[0]}-{place[1]}: {records} records are not copied yet")
+            found.notes.append(f"{tp[0]}-{tp[1]}: {records} records are not copied yet")
             continue
         said = f"the {side} ends before"
-        found.findings.append(Finding(kind, *place, first, end, records, side, said))
+        found.findings.append(Finding(kind, *tp, first, end, records, side, said))
 
 
 # ---- single records ----
@@ -295,14 +299,12 @@ def _tails(
 def _records(
     spark: SparkSession | None,
     options: VerifyOptions,
-    unequal: dict[Place, list[int]],
-    inside: dict[Place, Extent],
+    unequal: dict[PartitionKey, list[int]],
+    inside: dict[PartitionKey, Extent],
 ) -> list[Finding]:
     assert options.right is not None
     ranges = [
-        each
-        for place, numbers in unequal.items()
-        for each in block_ranges(place, numbers, inside[place])
+        each for tp, numbers in unequal.items() for each in block_ranges(tp, numbers, inside[tp])
     ]
     if spark is None:
         sides = options.left, options.right
@@ -340,9 +342,9 @@ def _hashed(batches: Iterator[Any]) -> Iterator[Any]:
 def _differences(left: Any, right: Any) -> Any:
     """One block of both sides, for `applyInArrow`."""
     some = left if left.num_rows else right
-    place = some["topic"][0].as_py(), some["partition"][0].as_py()
+    tp = some["topic"][0].as_py(), some["partition"][0].as_py()
     sides = [(side["offset"].to_numpy(), side["digest"].to_numpy()) for side in (left, right)]
-    found = record_findings(place, sides[0], sides[1])
+    found = record_findings(tp, sides[0], sides[1])
     fields = [part.strip().split() for part in FINDING_DDL.replace("`", "").split(",")]
     types = {"string": pa.string(), "bigint": pa.int64()}
     return pa.table(
@@ -394,22 +396,22 @@ def _archive_findings(
         records, _ = read.whole[topic, partition, block]
         span = block * BLOCK, (block + 1) * BLOCK
         yield Finding("damaged", topic, partition, *span, records, name, "they were not archived")
-    ends: dict[Place, int] = {}
+    ends: dict[PartitionKey, int] = {}
     for each in side.slices:
-        place = each.topic, each.partition
-        end = ends.get(place, each.start)
+        tp = each.topic, each.partition
+        end = ends.get(tp, each.start)
         if each.start > end:
-            yield Finding("gap", *place, end, each.start, each.start - end, name)
+            yield Finding("gap", *tp, end, each.start, each.start - end, name)
         if each.start < end:
             twice = min(end, each.end)
-            yield Finding("doubled", *place, each.start, twice, twice - each.start, name,
+            yield Finding("doubled", *tp, each.start, twice, twice - each.start, name,
                           "two runs have archived them")  # fmt: skip
-        ends[place] = max(end, each.end)
+        ends[tp] = max(end, each.end)
 
 
 def _finish(found: Verification) -> None:
     found.findings.sort(key=lambda f: (f.topic, f.partition, f.start, f.kind))
-    bad: dict[Place, int] = defaultdict(int)
+    bad: dict[PartitionKey, int] = defaultdict(int)
     for finding in found.findings:
         bad[finding.topic, finding.partition] += max(finding.records, 1)
     for summary in found.summaries:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kstore.broker.state.faults import (
     ACTIONS,
     MAX_RULES,
-    Asked,
     Fault,
-    FaultBook,
     FaultError,
-    Place,
+    FaultRules,
+    PartitionKey,
+    RequestFacts,
     read_fault,
     shown,
 )
@@ -26,89 +26,93 @@ from kstore.protocol.registry import APIS
 PRODUCE, FETCH, METADATA = 0, 1, 3
 
 
-def asked(
-    api: int = PRODUCE, *places: Place, client_id: str = "me", node: int = 1, broker: bool = False
-) -> Asked:
-    return Asked(api, client_id, node, broker, places)
+def facts(
+    api: int = PRODUCE,
+    *partitions: PartitionKey,
+    client_id: str = "me",
+    node: int = 1,
+    broker: bool = False,
+) -> RequestFacts:
+    return RequestFacts(api, client_id, node, broker, partitions)
 
 
-def book_of(*faults: Fault) -> FaultBook:
-    book = FaultBook()
+def rules_of(*faults: Fault) -> FaultRules:
+    rules = FaultRules()
     for fault in faults:
-        book.add(fault)
-    return book
+        rules.add(fault)
+    return rules
 
 
-def struck(book: FaultBook) -> list[int]:
-    return [row["struck"] for row in book.rows()]
+def struck(rules: FaultRules) -> list[int]:
+    return [row["struck"] for row in rules.rows()]
 
 
 def test_a_rule_strikes_what_it_names_and_nothing_else() -> None:
-    book = book_of(Fault("error", PRODUCE, "t", 1, "app-*", node=1, code=6))
-    assert [s.places for s in book.strike(asked(0, ("t", 0), ("t", 1), client_id="app-7"))] == [
-        (("t", 1),)
-    ]
+    rules = rules_of(Fault("error", PRODUCE, "t", 1, "app-*", node=1, code=6))
+    assert [
+        s.partitions for s in rules.strike(facts(0, ("t", 0), ("t", 1), client_id="app-7"))
+    ] == [(("t", 1),)]
     others = [
-        asked(FETCH, ("t", 1), client_id="app-7"),
-        asked(PRODUCE, ("t", 0), client_id="app-7"),
-        asked(PRODUCE, ("u", 1), client_id="app-7"),
-        asked(PRODUCE, ("t", 1), client_id="other"),
-        asked(PRODUCE, ("t", 1), client_id="app-7", node=2),
-        asked(PRODUCE, ("t", 1), client_id="app-7", broker=True),
-        asked(PRODUCE, client_id="app-7"),
+        facts(FETCH, ("t", 1), client_id="app-7"),
+        facts(PRODUCE, ("t", 0), client_id="app-7"),
+        facts(PRODUCE, ("u", 1), client_id="app-7"),
+        facts(PRODUCE, ("t", 1), client_id="other"),
+        facts(PRODUCE, ("t", 1), client_id="app-7", node=2),
+        facts(PRODUCE, ("t", 1), client_id="app-7", broker=True),
+        facts(PRODUCE, client_id="app-7"),
     ]
-    assert [book.strike(each) for each in others] == [[]] * len(others)
-    assert struck(book) == [1]
+    assert [rules.strike(each) for each in others] == [[]] * len(others)
+    assert struck(rules) == [1]
 
 
 def test_a_count_counts_requests_not_partitions() -> None:
-    book = book_of(Fault("error", topic="t", code=6, count=2))
-    request = asked(PRODUCE, ("t", 0), ("t", 1), ("t", 2))
-    assert [len(book.strike(request)) for _ in range(4)] == [1, 1, 0, 0]
-    assert struck(book) == [2]
-    assert not book.concerns(PRODUCE), "a rule that is spent costs nothing"
+    rules = rules_of(Fault("error", topic="t", code=6, count=2))
+    request = facts(PRODUCE, ("t", 0), ("t", 1), ("t", 2))
+    assert [len(rules.strike(request)) for _ in range(4)] == [1, 1, 0, 0]
+    assert struck(rules) == [2]
+    assert not rules.concerns(PRODUCE), "a rule that is spent costs nothing"
 
 
 def test_the_first_error_has_a_partition_and_delays_add_up() -> None:
-    book = book_of(
+    rules = rules_of(
         Fault("delay", delay_ms=10),
         Fault("error", topic="t", partition=0, code=6),
         Fault("error", topic="t", code=7),
         Fault("delay", delay_ms=20, when="after"),
     )
-    found = book.strike(asked(PRODUCE, ("t", 0), ("t", 1)))
-    assert [(s.fault.delay_ms, s.fault.code, s.places) for s in found] == [
+    found = rules.strike(facts(PRODUCE, ("t", 0), ("t", 1)))
+    assert [(s.fault.delay_ms, s.fault.code, s.partitions) for s in found] == [
         (10, 0, ()), (0, 6, (("t", 0),)), (0, 7, (("t", 1),)), (20, 0, ())
     ]  # fmt: skip
-    book.strike(asked(PRODUCE, ("t", 0)))
-    assert struck(book) == [2, 2, 1, 2], "the second error had nothing left to strike"
+    rules.strike(facts(PRODUCE, ("t", 0)))
+    assert struck(rules) == [2, 2, 1, 2], "the second error had nothing left to strike"
 
 
 def test_what_ends_a_request_lets_nothing_else_strike() -> None:
-    book = book_of(Fault("drop"), Fault("error", code=6), Fault("disconnect"))
-    book.strike(asked())
-    assert struck(book) == [1, 0, 0]
-    after = book_of(Fault("drop", when="after"), Fault("disconnect"), Fault("error", code=6))
-    after.strike(asked())
+    rules = rules_of(Fault("drop"), Fault("error", code=6), Fault("disconnect"))
+    rules.strike(facts())
+    assert struck(rules) == [1, 0, 0]
+    after = rules_of(Fault("drop", when="after"), Fault("disconnect"), Fault("error", code=6))
+    after.strike(facts())
     assert struck(after) == [1, 0, 1], "it is carried out, so its answer may be an error too"
 
 
 def test_requests_of_brokers_are_struck_only_by_rules_for_them() -> None:
-    book = book_of(Fault("drop", FETCH), Fault("drop", FETCH, brokers=True))
-    book.strike(asked(FETCH, broker=True))
-    assert struck(book) == [0, 1]
+    rules = rules_of(Fault("drop", FETCH), Fault("drop", FETCH, brokers=True))
+    rules.strike(facts(FETCH, broker=True))
+    assert struck(rules) == [0, 1]
 
 
 def test_a_topic_as_a_whole_is_struck_by_a_rule_for_one_of_its_partitions() -> None:
-    book = book_of(Fault("error", METADATA, "t", 5, code=5))
-    assert book.strike(asked(METADATA, ("t", -1)))
-    assert not book.strike(asked(METADATA, ("u", -1)))
+    rules = rules_of(Fault("error", METADATA, "t", 5, code=5))
+    assert rules.strike(facts(METADATA, ("t", -1)))
+    assert not rules.strike(facts(METADATA, ("u", -1)))
 
 
 def test_chance_repeats_with_its_seed() -> None:
     def draws(seed: int, share: float) -> list[bool]:
-        book = book_of(Fault("drop", probability=share, seed=seed))
-        return [bool(book.strike(asked())) for _ in range(400)]
+        rules = rules_of(Fault("drop", probability=share, seed=seed))
+        return [bool(rules.strike(facts())) for _ in range(400)]
 
     assert draws(1, 0.5) == draws(1, 0.5) != draws(2, 0.5)
     assert 140 < sum(draws(7, 0.5)) < 260
@@ -117,15 +121,15 @@ def test_chance_repeats_with_its_seed() -> None:
 
 
 def test_rules_are_removed_and_shown() -> None:
-    book = book_of(Fault("drop"), Fault("error", METADATA, code=5))
-    assert book.remove(1)
-    assert not book.remove(1)
-    assert book.rows() == [
+    rules = rules_of(Fault("drop"), Fault("error", METADATA, code=5))
+    assert rules.remove(1)
+    assert not rules.remove(1)
+    assert rules.rows() == [
         {"id": 2, "action": "error", "api": "Metadata", "code": "LEADER_NOT_AVAILABLE", "struck": 0}
     ]
-    book.clear()
-    assert len(book) == 0
-    assert book.add(Fault("drop")) == 3, "a number is not given twice"
+    rules.clear()
+    assert len(rules) == 0
+    assert rules.add(Fault("drop")) == 3, "a number is not given twice"
 
 
 # ---- what a rule is read from ----
@@ -173,9 +177,9 @@ def test_a_rule_that_cannot_be_meant_is_refused_with_a_sentence(row: Any, words:
 
 
 def test_there_is_an_end_to_rules() -> None:
-    book = book_of(*[Fault("drop")] * MAX_RULES)
+    rules = rules_of(*[Fault("drop")] * MAX_RULES)
     with pytest.raises(FaultError, match="remove some"):
-        book.add(Fault("drop"))
+        rules.add(Fault("drop"))
 
 
 @st.composite
@@ -199,9 +203,11 @@ def test_a_rule_is_shown_as_it_is_read(fault: Fault) -> None:
     assert read_fault(shown(fault)) == fault
 
 
-def reference(rules: list[list[Any]], api: int, places: frozenset[Place]) -> Iterator[Any]:
+def reference(
+    rules: list[list[Any]], api: int, partitions: frozenset[PartitionKey]
+) -> Iterator[Any]:
     """The rules that match a place, checked one by one. ``rules``: [fault, struck]."""
-    errors: dict[Place | None, int] = {}
+    errors: dict[PartitionKey | None, int] = {}
     ended = False
     for row in rules:
         fault, times = row
@@ -210,7 +216,7 @@ def reference(rules: list[list[Any]], api: int, places: frozenset[Place]) -> Ite
         if fault.api is not None and fault.api != api:
             continue
         here = [
-            p for p in sorted(places)
+            p for p in sorted(partitions)
             if fault.topic == p[0] and (fault.partition is None or fault.partition == p[1])
         ]  # fmt: skip
         if fault.action == "error":
@@ -243,12 +249,12 @@ def reference(rules: list[list[Any]], api: int, places: frozenset[Place]) -> Ite
     ),
 )
 def test_rules_strike_as_a_plain_model_says(
-    rules: list[Fault], requests: list[tuple[int, frozenset[Place]]]
+    listed: list[Fault], requests: list[tuple[int, frozenset[PartitionKey]]]
 ) -> None:
-    book = book_of(*rules)
-    model: list[list[Any]] = [[fault, 0] for fault in rules]
-    for api, places in requests:
+    rules = rules_of(*listed)
+    model: list[list[Any]] = [[fault, 0] for fault in listed]
+    for api, partitions in requests:
         assert api in APIS
-        expected = list(reference(model, api, places))
-        assert [tuple(s) for s in book.strike(asked(api, *places))] == expected
-    assert struck(book) == [row[1] for row in model]
+        expected = list(reference(model, api, partitions))
+        assert [tuple(s) for s in rules.strike(facts(api, *partitions))] == expected
+    assert struck(rules) == [row[1] for row in model]

@@ -94,8 +94,8 @@ def delete_groups(
     records: list[GroupRecord] = []
     if group is not None and error_code == ErrorCode.NONE:
         group_id = group.group_id
-        places = yield from shard.offsets.all_places(group_id)
-        records = yield from each(lambda place: commit_tombstone(group_id, *place), places)
+        partitions = yield from shard.offsets.all_partitions(group_id)
+        records = yield from each(lambda place: commit_tombstone(group_id, *place), partitions)
         records += group.tombstones()
     return Result(DeleteGroupsResponse(results=[result]), tuple(records))
 

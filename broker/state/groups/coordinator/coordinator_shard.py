@@ -226,7 +226,7 @@ class GroupShard:
             group = self.groups.get(group_id)
             if isinstance(group, ShareGroup):
                 yield forget_topic(group, name)
-        for places in self.offsets.places_of_topic(name):
+        for places in self.offsets.groups_of_topic(name):
             gone = (commit_tombstone(group, name, p) for group, p in places if p >= first)
             yield Result(records=tuple(gone))
 

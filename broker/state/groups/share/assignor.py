@@ -20,7 +20,7 @@ __all__ = ["ASSIGNOR", "assign"]
 
 ASSIGNOR = "simple"
 
-Place: TypeAlias = tuple[UUID, int]
+TopicIdPartition: TypeAlias = tuple[UUID, int]
 
 
 def assign(
@@ -31,10 +31,12 @@ def assign(
     """The target of every member. ``subscriptions``: member id to topics. ``partitions``: the
     assignable partitions by topic. ``previous``: the previous targets.
     """
-    given: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in subscriptions}
+    assigned: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in subscriptions}
     for topics, members in _rounds(subscriptions, partitions):
-        places = [(topic_id, p) for topic_id in topics for p in sorted(partitions[topic_id])]
-        wanted = frozenset(places)
+        topic_partitions = [
+            (topic_id, p) for topic_id in topics for p in sorted(partitions[topic_id])
+        ]
+        wanted = frozenset(topic_partitions)
         kept = {
             member_id: {
                 (topic_id, partition)
@@ -44,13 +46,13 @@ def assign(
             & wanted
             for member_id in members
         }
-        spread = yield from _spread(places, members, kept)
+        spread = yield from _spread(topic_partitions, members, kept)
         for member_id, had in spread.items():
             for topic_id, partition in had:
-                given[member_id].setdefault(topic_id, set()).add(partition)
+                assigned[member_id].setdefault(topic_id, set()).add(partition)
     return {
         member_id: {topic_id: frozenset(had) for topic_id, had in sorted(topics.items())}
-        for member_id, topics in given.items()
+        for member_id, topics in assigned.items()
     }
 
 
@@ -69,47 +71,53 @@ def _rounds(
 
 
 def _spread(
-    places: Sequence[Place], members: Sequence[str], kept: Mapping[str, set[Place]]
-) -> Work[dict[str, set[Place]]]:
-    given: dict[str, set[Place]] = {member_id: set() for member_id in members}
-    if not places:
-        return given
-    sharing = -(-len(members) // len(places))
-    least, more = divmod(len(places) * sharing, len(members))
-    holders = dict.fromkeys(places, 0)
+    topic_partitions: Sequence[TopicIdPartition],
+    members: Sequence[str],
+    kept: Mapping[str, set[TopicIdPartition]],
+) -> Work[dict[str, set[TopicIdPartition]]]:
+    assigned: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
+    if not topic_partitions:
+        return assigned
+    sharing = -(-len(members) // len(topic_partitions))
+    least, more = divmod(len(topic_partitions) * sharing, len(members))
+    holders = dict.fromkeys(topic_partitions, 0)
     # Members with more partitions keep more; ids decide between equals.
     order = sorted(members, key=lambda member_id: (-len(kept[member_id]), member_id))
     most = {member_id: least + (rank < more) for rank, member_id in enumerate(order)}
     for member_id in order:
-        for place in sorted(kept[member_id]):
-            if len(given[member_id]) < most[member_id] and holders[place] < sharing:
-                given[member_id].add(place)
-                holders[place] += 1
+        for tp in sorted(kept[member_id]):
+            if len(assigned[member_id]) < most[member_id] and holders[tp] < sharing:
+                assigned[member_id].add(tp)
+                holders[tp] += 1
         yield
-    free = [place for place in places for _ in range(sharing - holders[place])]
+    free = [tp for tp in topic_partitions for _ in range(sharing - holders[tp])]
     free.reverse()
     for member_id in members:
-        while len(given[member_id]) < most[member_id]:
-            _take_one(member_id, free, given)
+        while len(assigned[member_id]) < most[member_id]:
+            _take_one(member_id, free, assigned)
         yield
-    return given
+    return assigned
 
 
-def _take_one(member_id: str, free: list[Place], given: dict[str, set[Place]]) -> None:
-    """Give a member one of the free places, beginning with the last. If it already has all of these
-    partitions, another member takes one of them, and the member gets one of that member's.
+def _take_one(
+    member_id: str, free: list[TopicIdPartition], assigned: dict[str, set[TopicIdPartition]]
+) -> None:
+    """Give a member one of the free partitions, beginning with the last. If it already has all of
+    these, another member takes one of them, and the member gets one of that member's.
     """
-    has = given[member_id]
+    has = assigned[member_id]
     for index in range(len(free) - 1, -1, -1):
         if free[index] not in has:
             has.add(free.pop(index))
             return
-    place = free.pop()
-    for other_id, others in given.items():
+    tp = free.pop()
+    for other_id, others in assigned.items():
         spare = min(others - has, default=None)
-        if place not in others and spare is not None and other_id != member_id:
+        if tp not in others and spare is not None and other_id != member_id:
             others.remove(spare)
-            others.add(place)
+            others.add(tp)
             has.add(spare)
             return
-    raise AssertionError(f"{member_id} has every place that anybody has, and needs one more")
+    raise AssertionError(
+        f"{member_id} has every partition that any other member has, and needs one more"
+    )

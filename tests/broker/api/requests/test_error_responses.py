@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstore.broker.api import API_TABLE
-from kstore.broker.api.requests.error_responses import TOPIC_APIS, failed, places, put_in, split
+from kstore.broker.api.requests.error_responses import (
+    TOPIC_APIS,
+    failed,
+    put_in,
+    request_partitions,
+    split,
+)
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS
 from kstore.protocol.schema import KINDS, field_type, parse_versions
@@ -63,7 +69,7 @@ def test_only_the_partitions_fail_where_only_they_are_meant(key: int) -> None:
     row, api = API_TABLE[key], APIS[key]
     for version in range(row.min_version, row.max_version + 1):
         request = filled(api.request, version, 2)
-        named = set(places(request, version, lambda topic_id: "t"))
+        named = set(request_partitions(request, version, lambda topic_id: "t"))
         assert {topic for topic, _ in named} <= {"t", "a", "b"}, api
         assert named, api
         taken, rest = split(request, version, named, lambda topic_id: "t")
@@ -101,8 +107,8 @@ def test_a_request_is_split_and_its_answers_are_joined(
     request = commit(offsets)
     taken, rest = split(request, 9, struck, lambda topic_id: "")
     assert request == commit(offsets), "the request itself stays"
-    assert set(places(taken, 9, lambda topic_id: "")) == set(offsets) & struck
-    left = set() if rest is None else set(places(rest, 9, lambda topic_id: ""))
+    assert set(request_partitions(taken, 9, lambda topic_id: "")) == set(offsets) & struck
+    left = set() if rest is None else set(request_partitions(rest, 9, lambda topic_id: ""))
     assert left == set(offsets) - struck
     failure = failed(taken, 9, ERROR, "words", partitions_only=True)
     if rest is None:

@@ -76,7 +76,7 @@ def give_turns(folder: Path, key: int, path: Fields, *, distinct: bool, parts: i
             return
         rows = rows_for(request, version)
         # A row with what is not rows (the configs of a topic) is given whole.
-        if path[-1] in (rows.asked, rows.inner and rows.inner.asked):
+        if path[-1] in (rows.request_field, rows.inner and rows.inner.request_field):
             most_at_once = max(elements(seen) for seen in world.handled)
             assert most_at_once <= 2 * (PIECES[key].rows + 2)
         assert world.turns >= len(world.handled)

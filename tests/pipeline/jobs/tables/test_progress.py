@@ -10,8 +10,8 @@ from kstore.pipeline.jobs.failure import JobError
 from kstore.pipeline.jobs.scans.brokers import Partition, Topic
 from kstore.pipeline.jobs.scans.scan import Range
 from kstore.pipeline.jobs.tables.progress import (
-    Place,
     Progress,
+    TablePosition,
     check_history,
     first_progress,
     note_is_due,
@@ -25,8 +25,8 @@ def topic(*spans: tuple[int, int], topic_id: str = "one", epoch: int = 7) -> Top
     return Topic("t", topic_id, parts)
 
 
-def progress(*places: int) -> Progress:
-    at = {n: Place(offset, 2) for n, offset in enumerate(places)}
+def progress(*positions: int) -> Progress:
+    at = {n: TablePosition(offset, 2) for n, offset in enumerate(positions)}
     return Progress("t", "one", 7, "cluster", "all", 1000, at)
 
 
@@ -39,7 +39,9 @@ def test_it_reads_on_where_its_rows_end() -> None:
     found = plan(topic((0, 10), (5, 5), (0, 8)), progress(4, 5, 8))
     assert found.ranges == (Range("t", 0, 4, 10),)
     assert found.after == replace(
-        progress(), read_ms=2000, places={0: Place(10, 3), 1: Place(5, 3), 2: Place(8, 3)}
+        progress(),
+        read_ms=2000,
+        positions={0: TablePosition(10, 3), 1: TablePosition(5, 3), 2: TablePosition(8, 3)},
     )
 
 

@@ -17,7 +17,7 @@ from kstore.pipeline.jobs.session import passing_trouble
 from kstore.pipeline.jobs.tables import iceberg, keep
 from kstore.pipeline.jobs.tables.iceberg import PACKAGE, Head
 from kstore.pipeline.jobs.tables.keep import Kept, TableOptions
-from kstore.pipeline.jobs.tables.progress import Place, Round, first_progress
+from kstore.pipeline.jobs.tables.progress import Round, TablePosition, first_progress
 from tests.conformance.kafka_jars import ICEBERG_VERSION
 from tests.pipeline.jobs.tables.test_progress import topic
 
@@ -185,7 +185,9 @@ def test_what_was_read_is_not_committed_if_the_topic_has_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch, now: Topic | None, said: str
 ) -> None:
     before = topic((0, 9))
-    known = replace(first_progress(before, "cluster", "all", 1000), places={0: Place(9, 3)})
+    known = replace(
+        first_progress(before, "cluster", "all", 1000), positions={0: TablePosition(9, 3)}
+    )
     job = keep._Keeping(None, OPTIONS, print)  # type: ignore[arg-type]
     monkeypatch.setattr(keep, "Brokers", lambda settings: Served(before))
     job._check_still(known)
