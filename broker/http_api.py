@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstore.acls import CLUSTER_NAME, AclOperation, AclResourceType
-from kstore.broker.http_probes import Probes, StuckAnswers
+from kstore.broker.http_probes import Probes, StallResponder
 from kstore.broker.http_server import (
     JSON,
     Answer,
@@ -84,11 +84,11 @@ class Listening:
 
     def __init__(self, broker: Broker, accepting: asyncio.AbstractServer) -> None:
         self._accepting = accepting
-        self._stuck_answers = StuckAnswers(broker.holds, accepting)
+        self._stall_responder = StallResponder(broker.holds, accepting)
 
     def close(self) -> None:
         """Stop accepting connections."""
-        self._stuck_answers.close()
+        self._stall_responder.close()
         self._accepting.close()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.loop_holds import LoopHolds
     from kstore.broker.runtime.membership.membership import Membership
 
-__all__ = ["Probes", "StuckAnswers"]
+__all__ = ["Probes", "StallResponder"]
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 64
@@ -81,7 +81,7 @@ class Probes:
         return Answer(200 if is_good else 503, _json({"status": status}))
 
 
-class StuckAnswers:
+class StallResponder:
     """Answers probes in a thread while the loop is stuck, on the loop's listening sockets."""
 
     def __init__(self, holds: LoopHolds, server: asyncio.AbstractServer) -> None:

@@ -23,10 +23,10 @@ from kstore.broker.api import (
     resolve_handler,
 )
 from kstore.broker.api.requests.loading import FULL_DISK, IN_CLUSTER, WITH_AUTHORIZER, Loading
-from kstore.broker.runtime.late_answer import LateAnswer
 from kstore.broker.runtime.log_limit import WINDOW_S, LogLimit, group_of
 from kstore.broker.runtime.log_lines import printable
 from kstore.broker.runtime.quotas.connection_limits import ConnectionLimits
+from kstore.broker.runtime.response_future import ResponseFuture
 from kstore.broker.runtime.slices import Slices
 from kstore.protocol import ProtocolError
 from kstore.protocol.answered_errors import counting, error_counts
@@ -247,7 +247,7 @@ class Server:
         response = handler(self.broker, request, ctx)
         if response is None:
             return None
-        if type(response) is LateAnswer or isinstance(response, Awaitable):
+        if type(response) is ResponseFuture or isinstance(response, Awaitable):
             return Later(response, api, version, connection)
         if self.broker.throttles is not None and not API_TABLE[api_key].cached:
             self.broker.throttles.set_throttle_time(connection, response)
@@ -282,7 +282,7 @@ class Server:
     def park(self, later: Later, slot: Slot) -> None:
         """Complete the slot when the response is available."""
         response = later.response
-        if isinstance(response, LateAnswer):
+        if isinstance(response, ResponseFuture):
             if self.broker.throttles is None:
                 self._waiting.add(slot)
                 response.when_given(partial(self._given, later, slot))

@@ -27,7 +27,7 @@ from kstore.clients.core.metadata import PartitionView
 from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
 from kstore.clients.io.handover import ListenerCall, RebalanceListener
 from kstore.clients.io.unclosed import Unclosed
-from kstore.clients.poll_loop import Bell, PollLoop
+from kstore.clients.poll_loop import PollEvent, PollLoop
 from kstore.items import Items, partitions_of
 from kstore.types import (
     ConsumerGroupMetadata,
@@ -55,11 +55,11 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
     def __init__(
         self,
         shell: ConsumerShell,
-        bell: Bell[asyncio.Event],
+        poll_event: PollEvent[asyncio.Event],
         settings: Mapping[str, Any],
         interceptors: Interceptors,
     ) -> None:
-        super().__init__(shell, bell, settings, interceptors)
+        super().__init__(shell, poll_event, settings, interceptors)
         self.loop = asyncio.get_running_loop()
         self._is_unsettled = False
 
@@ -120,7 +120,7 @@ class AIOConsumer:
         self._settings = settings
         self._on_truncation = on_truncation or log_truncation
         self._interceptors = Interceptors(settings["interceptor.classes"])
-        self._bell = Bell(asyncio.Event())
+        self._poll_event = PollEvent(asyncio.Event())
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._begun: _TaskPollLoop | None = None
@@ -144,8 +144,8 @@ class AIOConsumer:
         if self._begun is None:
             if self._is_closed:
                 raise RuntimeError("the client is closed")
-            shell = ConsumerShell(self._settings, self._bell.ring, self._on_truncation)
-            self._begun = _TaskPollLoop(shell, self._bell, self._settings, self._interceptors)
+            shell = ConsumerShell(self._settings, self._poll_event.ring, self._on_truncation)
+            self._begun = _TaskPollLoop(shell, self._poll_event, self._settings, self._interceptors)
             self._unclosed = Unclosed(
                 self, self._begun.loop, shell.forget, what="consumers to leave their groups",
                 patience_s=FORGOTTEN_MS / 1000,
@@ -224,9 +224,9 @@ class AIOConsumer:
 
     def wakeup(self) -> None:
         """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
-        self._bell.is_woken = True
+        self._poll_event.is_woken = True
         if self._begun is not None:
-            self._begun.loop.call_soon_threadsafe(self._bell.ring)
+            self._begun.loop.call_soon_threadsafe(self._poll_event.ring)
 
     # ---- positions ----
 
@@ -238,17 +238,17 @@ class AIOConsumer:
     ) -> None:
         """Like Consumer.seek."""
         self._shell.seek(TopicPartition(*tp), offset, offset_epoch)
-        self._bell.attention = True
+        self._poll_event.attention = True
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Like Consumer.seek_to_beginning."""
         self._shell.seek_by_timestamp(partitions, to_end=False)
-        self._bell.attention = True
+        self._poll_event.attention = True
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Like Consumer.seek_to_end."""
         self._shell.seek_by_timestamp(partitions, to_end=True)
-        self._bell.attention = True
+        self._poll_event.attention = True
 
     async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         """Like Consumer.position."""
@@ -264,12 +264,12 @@ class AIOConsumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Like Consumer.pause."""
         self._shell.pause(partitions, paused=True)
-        self._bell.attention = True
+        self._poll_event.attention = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Like Consumer.resume."""
         self._shell.pause(partitions, paused=False)
-        self._bell.ring()
+        self._poll_event.ring()
 
     def paused(self) -> list[TopicPartition]:
         """The paused partitions."""

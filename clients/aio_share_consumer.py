@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kstore.clients.consumer_calls import WakeupError
 from kstore.clients.core.share.acknowledgements import AcknowledgeType, acknowledge_type
-from kstore.clients.io.share.shell import ShareShell, WokenError
+from kstore.clients.io.share.shell import InterruptedPollError, ShareShell
 from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.serializers import Deserializers
 from kstore.clients.share_consumer import (
@@ -112,7 +112,7 @@ class AIOShareConsumer:
     async def _polled(self, timeout_ms: float | None, limit: int) -> list[ShareRecord]:
         try:
             rows = await self._shell.poll(timeout_ms, limit)
-        except WokenError as woken:
+        except InterruptedPollError as woken:
             raise WakeupError(str(woken)) from None
         finally:
             await self._tell()

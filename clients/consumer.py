@@ -33,7 +33,7 @@ from kstore.clients.io.consumer_shell import FORGOTTEN_MS, ConsumerShell
 from kstore.clients.io.handover import ListenerCall, RebalanceListener
 from kstore.clients.io.loop_thread import LoopThread
 from kstore.clients.io.unclosed import Unclosed
-from kstore.clients.poll_loop import Bell, PollLoop
+from kstore.clients.poll_loop import PollEvent, PollLoop
 from kstore.items import Items, partitions_of
 from kstore.types import (
     ConsumerGroupMetadata,
@@ -71,11 +71,11 @@ class _ThreadPollLoop(PollLoop[threading.Event]):
         self,
         thread: LoopThread,
         shell: ConsumerShell,
-        bell: Bell[threading.Event],
+        poll_event: PollEvent[threading.Event],
         settings: Mapping[str, Any],
         interceptors: Interceptors,
     ) -> None:
-        super().__init__(shell, bell, settings, interceptors)
+        super().__init__(shell, poll_event, settings, interceptors)
         self._thread = thread
         self._has_begun = False
 
@@ -136,15 +136,15 @@ class Consumer:
     ) -> None:
         settings, names = consumer_settings(config, topics, keywords)
         self._interceptors = Interceptors(settings["interceptor.classes"])
-        self._bell = Bell(threading.Event())
+        self._poll_event = PollEvent(threading.Event())
         self._commits: set[concurrent.futures.Future[None]] = set()
         self._thread = LoopThread()
         try:
             self._shell = self._do(
-                ConsumerShell, settings, self._bell.ring, on_truncation or log_truncation
+                ConsumerShell, settings, self._poll_event.ring, on_truncation or log_truncation
             )
             self._polls = _ThreadPollLoop(
-                self._thread, self._shell, self._bell, settings, self._interceptors
+                self._thread, self._shell, self._poll_event, settings, self._interceptors
             )
             self._unclosed = Unclosed(
                 self, self._thread, self._shell.forget, what="consumers to leave their groups",
@@ -171,7 +171,7 @@ class Consumer:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine on the loop."""
-        self._bell.attention = True
+        self._poll_event.attention = True
         return self._thread.run(coroutine)
 
     def _do(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -180,7 +180,7 @@ class Consumer:
 
     def _run_attending(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Like `_run`, for an operation that may have to call the listener in this thread."""
-        self._bell.attention = True
+        self._poll_event.attention = True
         future = asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
         return _finished(self._polls.attending(future))
 
@@ -266,8 +266,8 @@ class Consumer:
 
     def wakeup(self) -> None:
         """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
-        self._bell.is_woken = True
-        self._bell.ring()
+        self._poll_event.is_woken = True
+        self._poll_event.ring()
 
     # ---- positions ----
 

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     from kstore.record import RecordSet
 
-__all__ = ["Bell", "PollLoop"]
+__all__ = ["PollEvent", "PollLoop"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E", threading.Event, asyncio.Event)
 
 
-class Bell(Generic[E]):
+class PollEvent(Generic[E]):
     """Wakes the poll. It has no reference to the consumer, so an unused consumer can be garbage
     collected.
     """
@@ -95,12 +95,12 @@ class PollLoop(ABC, Generic[E]):
     def __init__(
         self,
         shell: ConsumerShell,
-        bell: Bell[E],
+        poll_event: PollEvent[E],
         settings: Mapping[str, Any],
         interceptors: Interceptors,
     ) -> None:
         self.shell = shell
-        self.bell: Bell[E] = bell
+        self.bell: PollEvent[E] = poll_event
         self._interceptors = interceptors
         self._deserializers = Deserializers(settings)
         self._max_records: int = settings["max.poll.records"]
@@ -177,11 +177,11 @@ class PollLoop(ABC, Generic[E]):
         return None if fetched is None else self._until_attention(fetched)
 
     def _until_attention(self, fetched: FetchedRecords) -> Iterator[ConsumerRecord]:
-        bell = self.bell
+        poll_event = self.bell
         try:
             for record in fetched:
                 yield record
-                if bell.attention:
+                if poll_event.attention:
                     return
         except InvalidBatchError as error:
             raise corrupt(fetched, error) from None

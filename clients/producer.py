@@ -42,7 +42,7 @@ MANY = 100_000
 RECORDS = "records of producers that were not closed"
 
 
-class _Face:
+class _ProducerCore:
     """What both producers share: settings, interceptors, and the conversion of arguments to
     records.
     """
@@ -117,19 +117,19 @@ class Producer(SendPath):
     def __init__(
         self, config: _Config = None, /, *, interceptors: Items[Any] = (), **keywords: Any
     ) -> None:
-        self._face = face = _Face(config, keywords, interceptors)
+        self._core = core = _ProducerCore(config, keywords, interceptors)
         self._is_closed = False
         self._thread = LoopThread()
 
         async def begin() -> ProducerShell:
-            return ProducerShell(face.settings, face.accumulator)
+            return ProducerShell(core.settings, core.accumulator)
 
         self._shell = self._thread.run(begin())
         self._unclosed = Unclosed(
             self, self._thread, self._shell.forget, what=RECORDS, patience_s=self._shell.patience_s,
             flush=self._shell.flush_forgotten,
         )  # fmt: skip
-        self.attach(face.accumulator, face.is_plain)
+        self.attach(core.accumulator, core.is_plain)
 
     def __enter__(self) -> Self:
         return self
@@ -147,8 +147,8 @@ class Producer(SendPath):
 
     def _send_slowly(self, topic: Any, *rest: Any) -> Delivery:
         """The part of `send` that cannot be done at once."""
-        arguments = self._face.arguments(topic, rest)
-        deadline_ms = self._face.deadline_ms()
+        arguments = self._core.arguments(topic, rest)
+        deadline_ms = self._core.deadline_ms()
         while (delivery := self.append(*arguments)) is None:
             self._overcome(arguments[0], deadline_ms)
         return delivery
@@ -177,15 +177,15 @@ class Producer(SendPath):
         """
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
-        if not self._face.is_plain:
+        if not self._core.is_plain:
             return _one_by_one(self.send, topic, values, keys, partition, timestamp)
         where = -1 if partition is None else partition
-        deadline_ms = self._face.deadline_ms()
+        deadline_ms = self._core.deadline_ms()
         while at < len(values):
             start = at
             at = self.append_many(topic, values, keys, where, timestamp, start, mark, touched)
             if at > start:
-                deadline_ms = self._face.deadline_ms()
+                deadline_ms = self._core.deadline_ms()
             if at < len(values):
                 self._overcome(topic, deadline_ms)
         return Deliveries(touched, len(values))
@@ -201,12 +201,12 @@ class Producer(SendPath):
         where = -1 if partition is None else partition
         for run in column_runs(batch):
             total += run.count
-            if run.headers is not None or not self._face.is_plain:
+            if run.headers is not None or not self._core.is_plain:
                 for row in run.rows():
                     delivery = self.send(topic, row[0], row[1], partition, row[2], row[3])
                     touched.append(delivery.batch_of)
                 continue
-            at, deadline_ms = 0, self._face.deadline_ms()
+            at, deadline_ms = 0, self._core.deadline_ms()
             while at < run.count:
                 start = at
                 at = self.append_columns(
@@ -214,7 +214,7 @@ class Producer(SendPath):
                     touched,
                 )  # fmt: skip
                 if at > start:
-                    deadline_ms = self._face.deadline_ms()
+                    deadline_ms = self._core.deadline_ms()
                 if at < run.count:
                     self._overcome(topic, deadline_ms)
         return Deliveries(dict.fromkeys(touched), total)
@@ -294,17 +294,17 @@ class AIOProducer:
     def __init__(
         self, config: _Config = None, /, *, interceptors: Items[Any] = (), **keywords: Any
     ) -> None:
-        self._face = _Face(config, keywords, interceptors)
+        self._core = _ProducerCore(config, keywords, interceptors)
         self._is_closed = False
         self._made: ProducerShell | None = None
         self._unclosed: Unclosed | None = None
         self._path = SendPath()
-        self._path.attach(self._face.accumulator, plain=True)
+        self._path.attach(self._core.accumulator, plain=True)
 
     @property
     def _shell(self) -> ProducerShell:
         if self._made is None:
-            self._made = shell = ProducerShell(self._face.settings, self._face.accumulator)
+            self._made = shell = ProducerShell(self._core.settings, self._core.accumulator)
             self._unclosed = Unclosed(
                 self, asyncio.get_running_loop(), shell.forget, what=RECORDS,
                 patience_s=shell.patience_s, lost=shell.tell_lost,
@@ -338,8 +338,8 @@ class AIOProducer:
         on_delivery: _Callback = None,
     ) -> Delivery:
         """Add a record. See Producer.send."""
-        accumulator = self._face.accumulator
-        if type(topic) is str and self._face.is_plain:
+        accumulator = self._core.accumulator
+        if type(topic) is str and self._core.is_plain:
             delivery = self._path.append(
                 topic, value, key, partition, timestamp, headers, offset, on_delivery
             )
@@ -348,8 +348,8 @@ class AIOProducer:
                     await asyncio.sleep(0)
                 return delivery
         rest = (value, key, partition, timestamp, headers, offset, on_delivery)
-        arguments = self._face.arguments(topic, rest)
-        deadline_ms = self._face.deadline_ms()
+        arguments = self._core.arguments(topic, rest)
+        deadline_ms = self._core.deadline_ms()
         while (delivery := self._path.append(*arguments)) is None:
             await self._shell.overcome(accumulator.obstacle, arguments[0], deadline_ms)
         return delivery
@@ -367,20 +367,20 @@ class AIOProducer:
         values, keys = _lists(values, keys)
         mark, touched, at = next(_marks), list[ProducerBatch](), 0
         where = -1 if partition is None else partition
-        if not self._face.is_plain:
+        if not self._core.is_plain:
             made = [
                 await self.send(topic, value, keys[n] if keys else None, partition, timestamp)
                 for n, value in enumerate(values)
             ]
             return Deliveries(dict.fromkeys(each.batch_of for each in made), len(values))
-        deadline_ms = self._face.deadline_ms()
+        deadline_ms = self._core.deadline_ms()
         while at < len(values):
             start = at
             at = self._path.append_many(topic, values, keys, where, timestamp, start, mark, touched)
             if at > start:
-                deadline_ms = self._face.deadline_ms()
+                deadline_ms = self._core.deadline_ms()
             if at < len(values):
-                obstacle = self._face.accumulator.obstacle
+                obstacle = self._core.accumulator.obstacle
                 await self._shell.overcome(obstacle, topic, deadline_ms)
         await asyncio.sleep(0)
         return Deliveries(touched, len(values))

@@ -14,7 +14,7 @@ from kstore.clients.consumer_calls import NAMES, WakeupError
 from kstore.clients.core.share.acknowledgements import AcknowledgeType, acknowledge_type
 from kstore.clients.core.share.holdings import Held
 from kstore.clients.io.loop_thread import LoopThread
-from kstore.clients.io.share.shell import ShareShell, WokenError
+from kstore.clients.io.share.shell import InterruptedPollError, ShareShell
 from kstore.clients.io.unclosed import Unclosed
 from kstore.clients.serializers import Deserializers
 from kstore.clients.share_record import (
@@ -130,7 +130,7 @@ class ShareConsumer:
     def _polled(self, timeout_ms: float | None, limit: int) -> list[ShareRecord]:
         try:
             rows = self._thread.run(self._shell.poll(timeout_ms, limit))
-        except WokenError as woken:
+        except InterruptedPollError as woken:
             raise WakeupError(str(woken)) from None
         finally:
             self._tell()

@@ -100,7 +100,7 @@ class Member:
         return bytes(memoryview(self._answer)[4:whole])
 
 
-class Crowd:
+class GroupMembers:
     """The members of a new group that has read nothing. A context manager."""
 
     def __init__(self, broker: Broker, group: str, count: int, topic_id: bytes) -> None:
@@ -153,7 +153,7 @@ class Crowd:
                 member.ask(last=fd in last)
         return took
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> GroupMembers:
         return self
 
     def __exit__(
@@ -168,12 +168,12 @@ class Crowd:
 
 
 def _once(broker: Broker, group: str, members: int, topic_id: bytes, total: int) -> Figures:
-    with Crowd(broker, group, members, topic_id) as crowd:
+    with GroupMembers(broker, group, members, topic_id) as group_members:
         used = cpu_seconds(broker.pid)
-        elapsed = crowd.run(total)
+        elapsed = group_members.run(total)
         used = cpu_seconds(broker.pid) - used
     next_offset = 0
-    for first, last in sorted(crowd.ranges):
+    for first, last in sorted(group_members.ranges):
         if first != next_offset:
             raise RuntimeError(f"offset {first} was acquired where {next_offset} is next")
         next_offset = last + 1

@@ -1,6 +1,6 @@
 """The composition root: it creates all parts of a broker, and passes to each part the few others
 that it needs. broker.py has what a single broker and a broker of a cluster have in common;
-alone_broker.py and cluster_broker.py have the differences. It answers no requests and makes no
+standalone_broker.py and cluster_broker.py have the differences. It answers no requests and makes no
 decisions.
 
 May import: kstore._fast.broker, kstore._fast.network, kstore.broker.coordination,
@@ -31,6 +31,6 @@ def compose(
         from kstore.broker.compose.cluster_broker import ClusterBroker
 
         return ClusterBroker(config, loop, server, report)
-    from kstore.broker.compose.alone_broker import AloneBroker
+    from kstore.broker.compose.standalone_broker import StandaloneBroker
 
-    return AloneBroker(config, loop, server, report)
+    return StandaloneBroker(config, loop, server, report)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.groups.expansion_gates import ExpansionGates
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.groups.partition_ends import PartitionEnds
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.log_dirs.replica_moves import ReplicaMoves
     from kstore.broker.runtime.log_dirs.unpacking import Job, Unpacking
@@ -82,7 +82,7 @@ __all__ = ["Broker"]
 
 
 class Broker(ABC):
-    """One broker: config, store, image, topics, logs and the data plane. AloneBroker and
+    """One broker: config, store, image, topics, logs and the data plane. StandaloneBroker and
     ClusterBroker create the parts that differ.
     """
 
@@ -247,7 +247,7 @@ class Broker(ABC):
         self.share_states: Lazy[ShareGroupStates] = Lazy(self._make_share_states)
         """Stores the state of share-partitions."""
         self.partition_ends: Lazy[PartitionEnds] = Lazy(self._make_partition_ends)
-        self.partition_news: Lazy[PartitionNews] | None = None
+        self.partition_lookup: Lazy[PartitionLookup] | None = None
         """In a cluster, finds partitions that other brokers have created (runtime/groups)."""
         self.transactions: Lazy[TransactionCoordinator] = Lazy(
             self._make_transactions, lambda made: made.start()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kstore.broker.coordination.renewable import RenewableStore
     from kstore.broker.coordination.store import Store
     from kstore.broker.runtime.coordinators.topic import CoordinatorTopic
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.runtime.log_limit import Report
     from kstore.broker.runtime.replication.fetchers import Fetchers
     from kstore.broker.runtime.replication.leader_throttle import LeaderThrottle
@@ -89,7 +89,7 @@ class ClusterBroker(Broker):
         """Proposals of in-sync replicas to the controller (runtime/replication)."""
         self.fetchers: Lazy[Fetchers] = Lazy(self._make_fetchers)
         """Copies partitions from other brokers."""
-        self.partition_news = Lazy(self._make_partition_news)
+        self.partition_lookup = Lazy(self._make_partition_lookup)
         self.leader_waits: LeaderWaits
         """Requests that wait until a leader is elected (runtime/metadata)."""
         self._ended_epoch = NO_EPOCH
@@ -146,8 +146,8 @@ class ClusterBroker(Broker):
             self._ended_epoch,
         )  # fmt: skip
         self.ended_epoch = lambda: member.ended_epoch
-        member.suspicions.on_suspected.append(self.leader_waits.lost)
-        member.suspicions.on_cleared.append(self.leader_waits.found)
+        member.suspected_brokers.on_suspected.append(self.leader_waits.lost)
+        member.suspected_brokers.on_cleared.append(self.leader_waits.found)
         replicas = Replicas(
             self.node, self.table, self.log_manager, self.descriptors, self.fetchers
         )
@@ -246,11 +246,11 @@ class ClusterBroker(Broker):
             log_dir.when_damaged(from_any_thread)
         self.replica_manager.replicas.on_leadership.append(note_role)
 
-    def _make_partition_news(self) -> PartitionNews:
-        from kstore.broker.runtime.groups.partition_news import PartitionNews
+    def _make_partition_lookup(self) -> PartitionLookup:
+        from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
 
         images = self.replica_manager.images
-        return PartitionNews(self.node, self.store, self.metadata, images)
+        return PartitionLookup(self.node, self.store, self.metadata, images)
 
     def _make_fetchers(self) -> Fetchers:
         from kstore.broker.runtime.replication.fetchers import Fetchers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kstore.broker.metrics.measured import Measured, plain
 from kstore.broker.state.exposition import Family, Metrics, sample
-from kstore.broker.state.work import UnderWay
+from kstore.broker.state.work import RunningWork
 from kstore.protocol.registry import APIS
 from kstore.version import installed_version
 
@@ -115,12 +115,12 @@ def of_logs(log_manager: LogManager) -> Metrics:
 
 def of_cluster(broker: Measured) -> Generator[Family | str, None, dict[str, int]]:
     """This broker's role in its cluster; also returns the gauges."""
-    under_way = UnderWay(broker.membership.gauges())
-    while not under_way.go_on():
+    running = RunningWork(broker.membership.gauges())
+    while not running.go_on():
         yield ""
-    for name, value in under_way.result.items():
+    for name, value in running.result.items():
         yield from plain(f"kstore_{name}", "gauge", GAUGES[name], value)
-    return under_way.result
+    return running.result
 
 
 def of_process(start_s: float) -> Metrics:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kstore.broker.state.distribution import Lately, quantile_of
+from kstore.broker.state.distribution import RecentValues, quantile_of
 from kstore.broker.state.exposition import Family, Kind, Metrics, sample
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def summary(name: str, seen: Distribution, now_s: float, per: float, **labels: s
     """The samples of a family with quantiles over the last minutes, as Kafka's histograms have
     them. ``per``: how many units of the distribution are one unit of the page.
     """
-    lately: Lately = seen.lately(now_s)
+    lately: RecentValues = seen.lately(now_s)
     for quantile in QUANTILES:
         value = min(quantile_of(lately.buckets, quantile), lately.largest)
         yield sample(name, value / per, **labels, quantile=f"{quantile:g}")

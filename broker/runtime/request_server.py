@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kstore._fast.network.connection import Connection
     from kstore.log import Log
 
-__all__ = ["Doorkeeper", "LoopCalls", "RequestServer"]
+__all__ = ["ConnectionAdmission", "LoopCalls", "RequestServer"]
 
 
 class LoopCalls(Protocol):
@@ -31,7 +31,7 @@ class LoopCalls(Protocol):
         """Stop these calls."""
 
 
-class Doorkeeper(LoopCalls, Protocol):
+class ConnectionAdmission(LoopCalls, Protocol):
     """Admits connections, and reports when they close."""
 
     def admit(self, connection: Connection) -> str | None:
@@ -47,7 +47,7 @@ class Doorkeeper(LoopCalls, Protocol):
         """A request could not be handled."""
 
 
-class RequestServer(Doorkeeper, Protocol):
+class RequestServer(ConnectionAdmission, Protocol):
     """Answers the requests that the data plane does not."""
 
     @property

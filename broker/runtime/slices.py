@@ -9,7 +9,7 @@ from collections import deque
 from time import monotonic
 from typing import TypeVar
 
-from kstore.broker.state.work import UnderWay, Work
+from kstore.broker.state.work import RunningWork, Work
 
 __all__ = ["SLICE_S", "Room", "Slices", "Turns"]
 
@@ -38,10 +38,10 @@ class Slices:
 
     async def do(self, work: Work[T]) -> T:
         """Run work, and return its result."""
-        under_way = UnderWay(work)
-        while not under_way.go_on():
+        running = RunningWork(work)
+        while not running.go_on():
             await self.breathe()
-        return under_way.result
+        return running.result
 
 
 class Turns:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from math import nan
 from typing import NamedTuple
 
-__all__ = ["Distribution", "Lately", "quantile_of"]
+__all__ = ["Distribution", "RecentValues", "quantile_of"]
 
 BUCKETS = 40
 WINDOW_S = 60.0
 
 
-class Lately(NamedTuple):
+class RecentValues(NamedTuple):
     """The values since the start of the previous window."""
 
     seen: int
@@ -60,7 +60,7 @@ class Distribution:
         if value > self._largest[0]:
             self._largest[0] = value
 
-    def lately(self, now_s: float) -> Lately:
+    def lately(self, now_s: float) -> RecentValues:
         """The values of the last one or two windows. ``now_s`` is a monotonic clock. A window ends
         at the first call after its time.
         """
@@ -75,7 +75,7 @@ class Distribution:
                 self._largest = [0, self._largest[0]]
         since_s, count, total, buckets = self._marks[0]
         lately = [now - then for now, then in zip(self.buckets, buckets, strict=True)]
-        return Lately(
+        return RecentValues(
             self.count - count, self.total - total, max(self._largest), lately, now_s - since_s,
             self.count - max(count, self._first),
         )  # fmt: skip

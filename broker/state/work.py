@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from heapq import merge
 from typing import Generic, TypeVar
 
-__all__ = ["ROWS_BETWEEN", "UnderWay", "Work", "each", "each_work", "in_order", "whole"]
+__all__ = ["ROWS_BETWEEN", "RunningWork", "Work", "each", "each_work", "in_order", "whole"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -20,7 +20,7 @@ Work = Generator[None, None, T]
 """Work that yields where other work may run, and returns its result."""
 
 
-class UnderWay(Generic[T]):
+class RunningWork(Generic[T]):
     """Work in progress, of which the caller runs a piece whenever it has time."""
 
     __slots__ = ("_work", "result")
@@ -42,10 +42,10 @@ class UnderWay(Generic[T]):
 
 def whole(work: Work[T]) -> T:
     """Run all of the work at once, and return its result."""
-    under_way = UnderWay(work)
-    while not under_way.go_on():
+    running = RunningWork(work)
+    while not running.go_on():
         pass
-    return under_way.result
+    return running.result
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Work[list[T]]:

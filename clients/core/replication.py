@@ -223,7 +223,7 @@ class PartitionCopy:
         self.position = -1
         self.fetch_offset = -1
         self.buffered_bytes = 0
-        self.under_way: Piece | None = None
+        self.in_progress: Piece | None = None
         self.problem: Exception | None = None
         self.copied_records = 0
         self.copied_bytes = 0
@@ -236,7 +236,7 @@ class PartitionCopy:
 
     def locate(self) -> None:
         """The target's end is unknown: its leader changed, or a response was lost."""
-        self.under_way = None
+        self.in_progress = None
         if self.step != Step.STOPPED:
             self.step = Step.LOCATE
 
@@ -310,22 +310,22 @@ class PartitionCopy:
         """The piece to send now, which is then in flight; None: there is none, or one is in
         flight.
         """
-        if self.step != Step.COPY or self.under_way is not None:
+        if self.step != Step.COPY or self.in_progress is not None:
             return None
-        self.under_way = self._first()
-        return self.under_way
+        self.in_progress = self._first()
+        return self.in_progress
 
     def peek(self) -> int:
         """The size in bytes of what `next_piece` would return; 0 for nothing."""
-        if self.step != Step.COPY or self.under_way is not None:
+        if self.step != Step.COPY or self.in_progress is not None:
             return 0
         head = self._first()
         return 0 if head is None else len(head.data)
 
     def acknowledged(self) -> None:
         """All in-sync replicas of the target have the piece that was in flight."""
-        piece = self.under_way
-        self.under_way = None
+        piece = self.in_progress
+        self.in_progress = None
         if piece is None or piece is not self._first():
             return  # meanwhile the target's end turned out to be elsewhere
         self._drop()
@@ -337,8 +337,8 @@ class PartitionCopy:
         """INVALID_PRODUCE_OFFSET: the target already has the piece, from a request whose response
         was lost or from another replicator; continue after it, once it has been checked.
         """
-        piece = self.under_way
-        self.under_way = None
+        piece = self.in_progress
+        self.in_progress = None
         if piece is None or self.step != Step.COPY:
             return
         if log_end_offset <= piece.base_offset:
@@ -352,8 +352,8 @@ class PartitionCopy:
         """The piece in flight is too large for the target: halve it. Returns False if it is one
         record.
         """
-        piece = self.under_way
-        self.under_way = None
+        piece = self.in_progress
+        self.in_progress = None
         if piece is None or piece is not self._first():
             return True
         halves = self._halves(piece)

@@ -33,7 +33,7 @@ from kstore.clients.core.group.protocol_choice import (
     make_member,
 )
 from kstore.clients.io.cluster import GROUP
-from kstore.clients.io.gate import GateKeeper
+from kstore.clients.io.gate import ExpansionGates
 from kstore.clients.io.group_offsets import LANE, GroupOffsets
 from kstore.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 from kstore.protocol.groups.classic import (
@@ -96,10 +96,10 @@ class GroupCoordinatorClient:
         self._auto: AutoCommit | None = None
         if settings["enable.auto.commit"]:
             self._auto = AutoCommit(settings["auto.commit.interval.ms"], backoff_ms)
-        self._gates: GateKeeper | None = None
+        self._gates: ExpansionGates | None = None
         if settings["kstore.kip253.enable"]:
             committed = self.offsets.committed
-            self._gates = GateKeeper(
+            self._gates = ExpansionGates(
                 cluster, subscription, self.group_id, backoff_ms, committed, self._hurry
             )
         self._tasks: dict[asyncio.Task[None], Effect | None] = {}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kstore.clients.io.cluster import ClusterClient
     from kstore.protocol.groups.classic import PositionTopic
 
-__all__ = ["GateKeeper"]
+__all__ = ["ExpansionGates"]
 
 _log = logging.getLogger("kstore.clients.group")
 EARLIEST = -2
@@ -41,7 +41,7 @@ Committed = Callable[
 ]
 
 
-class GateKeeper:
+class ExpansionGates:
     """The gates of one consumer. ``committed`` asks the coordinator; ``hurry`` sends the next
     heartbeat at once; ``positions`` are the consumer's own, as of its last poll.
     """

@@ -22,14 +22,14 @@ from kstore.broker_process import BrokerEndedError, BrokerLateError, BrokerProce
 from kstore.pipeline.jobs.load import LoadError, LoadResult, load, print_result
 from kstore.pipeline.jobs.source_file import SourceError, open_source
 
-__all__ = ["OwnBroker", "main"]
+__all__ = ["TemporaryBroker", "main"]
 
 DEFAULT_PORT = 9092
 _START_S = 30.0
 _STOP_S = 30.0
 
 
-class OwnBroker:
+class TemporaryBroker:
     """A ``kstore serve`` with a data folder; the end of the with block stops it cleanly."""
 
     def __init__(self, data: Path, port: int) -> None:
@@ -67,7 +67,7 @@ class OwnBroker:
             raise LoadError(f"the broker did not stop within {_STOP_S:.0f} s and was killed")
         return code
 
-    def __enter__(self) -> OwnBroker:
+    def __enter__(self) -> TemporaryBroker:
         return self
 
     def __exit__(
@@ -111,7 +111,7 @@ def _run(given: argparse.Namespace) -> int:
     source = open_source(given.file)
     data = Path(given.data).absolute()
     port = _free_port() if given.port is None else given.port
-    with OwnBroker(data, port) as broker:
+    with TemporaryBroker(data, port) as broker:
         broker.wait_until_ready()
         print(f"Broker    kstore on {broker.address}, ready {broker.ready_ms} ms after its start")
         print(
@@ -133,7 +133,7 @@ The broker is running until Ctrl-C. Try, from another terminal:
         return _wait(broker)
 
 
-def _wait(broker: OwnBroker) -> int:
+def _wait(broker: TemporaryBroker) -> int:
     """Wait for Ctrl-C, or until the broker exits, which is an error."""
     try:
         code = broker.process.process.wait()

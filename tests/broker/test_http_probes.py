@@ -16,7 +16,7 @@ import pytest
 
 from kstore._fast.network.loop_watch import LoopWatch
 from kstore._fast.network.watched_loop import WatchedLoop
-from kstore.broker.http_probes import Probes, StuckAnswers
+from kstore.broker.http_probes import Probes, StallResponder
 from kstore.broker.http_server import Answer, Request, serve_http
 from kstore.broker.runtime.loop_holds import LoopHolds
 from kstore.config import BrokerConfig
@@ -90,7 +90,7 @@ def stuck() -> Iterator[tuple[str, Callable[[], None], threading.Event]]:
             return probes.answer(request) or Answer(404, b"{}")
 
         server, base = await serve_http("kstore.http.listener", "http://127.0.0.1:0", answer)
-        answers = StuckAnswers(holds, server)
+        answers = StallResponder(holds, server)
         holds.start()
         over = asyncio.Event()
         url.append(base)

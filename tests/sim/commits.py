@@ -40,17 +40,17 @@ class GroupOffset:
         """What the offset is at least, but for commits under way; -1: there may be none."""
         self.high = -1
         """The largest that was sent."""
-        self._under_way: list[tuple[str, int]] = []
+        self._in_progress: list[tuple[str, int]] = []
         """Commits without an answer so far: the member and its offset."""
 
     def sent(self, member: str, offset: int) -> None:
         """A member is about to commit."""
         self.high = max(self.high, offset)
-        self._under_way.append((member, offset))
+        self._in_progress.append((member, offset))
 
     def answered(self, member: str, offset: int, *, acknowledged: bool) -> None:
         """The answer to a commit arrived."""
-        self._under_way.remove((member, offset))
+        self._in_progress.remove((member, offset))
         if acknowledged:
             self.low = max(self.low, offset)
 
@@ -58,12 +58,12 @@ class GroupOffset:
         """The offset was reported, and ``owner`` now owns the partition; returns whether both may
         be true.
         """
-        late = any(offset == each for _, each in self._under_way)
+        late = any(offset == each for _, each in self._in_progress)
         if not late and not asked.low <= offset <= self.high:
             return False
         if offset < asked.low == self.low:
             self.low = offset  # members continue from there
         if owner is not None and owner == asked.owner:
             # Commits of others arrived before they could be refused, or never will.
-            self._under_way = [each for each in self._under_way if each[0] == owner[0]]
+            self._in_progress = [each for each in self._in_progress if each[0] == owner[0]]
         return True

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from kstore.broker.runtime.groups.partition_news import waiting_commits
+from kstore.broker.runtime.groups.partition_lookup import waiting_commits
 
 if TYPE_CHECKING:
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.runtime.lazy import Lazy
 
 __all__ = ["behind_commits"]
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 def behind_commits(
-    news: Lazy[PartitionNews] | None, group_id: str, answer: Callable[[], T | Awaitable[T]]
+    lookup: Lazy[PartitionLookup] | None, group_id: str, answer: Callable[[], T | Awaitable[T]]
 ) -> T | Awaitable[T]:
     """Call the coordinator once the group's earlier commits are decided, or after BEHIND_S."""
-    waited_for = waiting_commits(news, group_id)
+    waited_for = waiting_commits(lookup, group_id)
     return answer() if waited_for is None else _behind(waited_for.behind(group_id), answer)
 
 

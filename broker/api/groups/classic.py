@@ -19,7 +19,7 @@ from kstore.broker.api.security.access import (
     allowed_cluster,
     operations_mask,
 )
-from kstore.broker.runtime.late_answer import converted
+from kstore.broker.runtime.response_future import converted
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.work import each
 from kstore.errors import ErrorCode, KafkaError
@@ -145,7 +145,7 @@ async def handle_leave_group(
         request = request.replaced(members=[MemberIdentity(member_id=request.member_id)])
     try:
         answer = behind_commits(
-            broker.partition_news,
+            broker.partition_lookup,
             request.group_id,
             lambda: broker.groups().answer(request.group_id, request, ctx),
         )
@@ -225,7 +225,7 @@ def handle_delete_groups(
                     answers[group_id] = _delete_share_group(broker, single, ctx)
                 else:
                     delete = partial(broker.groups().answer, group_id, single, ctx)
-                    answer = behind_commits(broker.partition_news, group_id, delete)
+                    answer = behind_commits(broker.partition_lookup, group_id, delete)
                     # The order of each deletion is fixed now, not when `_deleted` awaits it.
                     if isinstance(answer, Awaitable):
                         answer = asyncio.ensure_future(answer)

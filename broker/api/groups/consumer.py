@@ -13,7 +13,7 @@ from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.security.access import HasAuthorizer, permitted
 from kstore.broker.api.security.permissions import no_right
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-from kstore.broker.runtime.late_answer import converted
+from kstore.broker.runtime.response_future import converted
 from kstore.broker.state.groups.consumer.describe import describe_consumer_group
 from kstore.broker.state.groups.consumer.group import ConsumerGroup
 from kstore.broker.state.groups.consumer.heartbeat import request_problem
@@ -89,7 +89,7 @@ def leaving_behind_commits(
 
     if request.member_epoch >= 0:
         return answer()
-    return behind_commits(broker.partition_news, request.group_id, answer)
+    return behind_commits(broker.partition_lookup, request.group_id, answer)
 
 
 async def _heard_with_rights(

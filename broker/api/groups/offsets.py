@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 from kstore.acls import AclOperation, AclResourceType
 from kstore.broker.api.groups.behind_commits import behind_commits
 from kstore.broker.api.security.access import allowed
-from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
-from kstore.broker.runtime.late_answer import converted
+from kstore.broker.runtime.groups.partition_lookup import NamedPartition, waiting_commits
+from kstore.broker.runtime.response_future import converted
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.groups.coordinator.offset_commit import offset_commit_failure
 from kstore.broker.state.metadata.image import partition_epoch_error
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from kstore.broker.api import RequestContext
     from kstore.broker.api.groups.parts import GroupParts
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.protocol.schema import Message
 
@@ -69,16 +69,16 @@ def handle_offset_commit(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the offsets of partitions that exist."""
     known, unknown = _split_by_existence(broker, request, ctx.api_version)
-    group_id, news = request.group_id, broker.partition_news
-    if group_id and news is not None and (unknown or waiting_commits(news, group_id)):
-        line = news().line(group_id)
-        return _commit_what_is_heard_of(broker, news(), line, request, ctx)
+    group_id, lookup = request.group_id, broker.partition_lookup
+    if group_id and lookup is not None and (unknown or waiting_commits(lookup, group_id)):
+        line = lookup().line(group_id)
+        return _commit_what_is_heard_of(broker, lookup(), line, request, ctx)
     return _commit(broker, request, ctx, known, unknown)
 
 
 async def _commit_what_is_heard_of(
     broker: GroupParts,
-    news: PartitionNews,
+    lookup: PartitionLookup,
     line: AbstractAsyncContextManager[None],
     request: OffsetCommitRequest,
     ctx: RequestContext,
@@ -90,7 +90,7 @@ async def _commit_what_is_heard_of(
     try:
         async with line:
             broker.groups().find(request.group_id).check()
-            heard = await news.hear(_named(request, ctx.api_version))
+            heard = await lookup.hear(_named(request, ctx.api_version))
             error_code = None if heard else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             known, unknown = _split_by_existence(broker, request, ctx.api_version, error_code)
             answer = _commit(broker, request, ctx, known, unknown)
@@ -372,7 +372,7 @@ def handle_offset_delete(
     effect at once: it deletes earlier commits of the same connection, but not later ones.
     """
     return behind_commits(
-        broker.partition_news, request.group_id, lambda: _delete(broker, request, ctx)
+        broker.partition_lookup, request.group_id, lambda: _delete(broker, request, ctx)
     )
 
 

@@ -10,7 +10,7 @@ from kstore.broker.api.security.access import HasAuthorizer
 if TYPE_CHECKING:
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
     from kstore.broker.runtime.groups.partition_ends import PartitionEnds
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.runtime.groups.share_states import ShareGroupStates
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
@@ -34,7 +34,7 @@ class GroupParts(HasAuthorizer, Protocol):
         """The group coordinator."""
 
     @property
-    def partition_news(self) -> Lazy[PartitionNews] | None:
+    def partition_lookup(self) -> Lazy[PartitionLookup] | None:
         """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property
@@ -69,7 +69,7 @@ class GroupProtocolParts(HasAuthorizer, HasFeatures, Protocol):
     """For a group protocol that settings and a feature enable."""
 
     @property
-    def partition_news(self) -> Lazy[PartitionNews] | None:
+    def partition_lookup(self) -> Lazy[PartitionLookup] | None:
         """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property

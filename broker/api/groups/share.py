@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from kstore.broker.api.groups.classic import group_operations
 from kstore.broker.api.groups.consumer import UNSEEN, may_describe
 from kstore.broker.api.security.permissions import no_right
-from kstore.broker.runtime.late_answer import converted
+from kstore.broker.runtime.response_future import converted
 from kstore.broker.state.groups.share.describe import describe_share_group
 from kstore.broker.state.groups.share.heartbeat import request_problem
 from kstore.errors import ErrorCode, KafkaError

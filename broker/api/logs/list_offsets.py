@@ -66,7 +66,7 @@ class OffsetParts(Protocol):
         """The thread that unpacks compressed batches."""
 
 
-Sought = tuple[int, int] | Look | None
+SearchResult = tuple[int, int] | Look | None
 """The result of a search by timestamp: a record's offset and timestamp, or a batch to unpack."""
 
 
@@ -105,7 +105,7 @@ class _Asked(NamedTuple):
     asked: ListOffsetsPartition
     request: ListOffsetsRequest
     answer: ListOffsetsPartitionResponse
-    search: Reading[Sought]
+    search: Reading[SearchResult]
     waits: Awaitable[object] | Look
     """The state of the search: an awaitable, or a batch to unpack."""
     api_version: int
@@ -116,7 +116,7 @@ async def _answer_later(
 ) -> ListOffsetsResponse:
     for row in looks:
         partition = row.partition
-        found: Sought
+        found: SearchResult
         if isinstance(row.waits, Look):
             found = row.waits
         else:
@@ -172,7 +172,7 @@ def _topic(
             else:
                 search = search_timestamp(partition.log, timestamp)
                 try:
-                    found: Sought | Awaitable[object] = next(search)
+                    found: SearchResult | Awaitable[object] = next(search)
                 except StopIteration as done:
                     found = done.value
                 if found is None or (isinstance(found, tuple) and not isinstance(found, Look)):

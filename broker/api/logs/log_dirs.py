@@ -79,7 +79,7 @@ async def handle_describe_log_dirs(
             _topic(results[id(home)], key.topic).partitions.append(row)
 
     await in_turns(broker, ctx, each(describe, _asked_for(broker, request)))
-    moves = [move for move in broker.moves().under_way() if not move.is_of_deleted]
+    moves = [move for move in broker.moves().in_progress() if not move.is_of_deleted]
     wanted = None
     if moves and request.topics is not None:
         wanted = {topic.topic: topic.partitions for topic in request.topics}

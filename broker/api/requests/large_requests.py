@@ -15,7 +15,13 @@ from kstore._fast.protocol.codec import Decoding
 from kstore._fast.protocol.encoder import Encoding
 from kstore.broker.api import API_TABLE, Handler, RequestContext
 from kstore.broker.api.requests.error_responses import Rows
-from kstore.broker.api.requests.splitting import Joined, JoinedWhole, is_wide, pieces_of, rows_for
+from kstore.broker.api.requests.splitting import (
+    Joined,
+    JoinedResponse,
+    is_wide,
+    pieces_of,
+    rows_for,
+)
 from kstore.broker.api.requests.turns import GoneError, HasTurns, turn
 from kstore.broker.runtime.slices import Room
 from kstore.protocol.answered_errors import error_counts
@@ -158,7 +164,7 @@ class LargeRequests:
     async def _by_pieces(
         self, handler: Handler, request: Any, rows: Rows, ctx: RequestContext
     ) -> Any:
-        joined = JoinedWhole() if ctx.api_key == METADATA else Joined(rows, ctx.api_version)
+        joined = JoinedResponse() if ctx.api_key == METADATA else Joined(rows, ctx.api_version)
         pieces = pieces_of(request, rows, ctx.api_version)
 
         def answer_next() -> Any:

@@ -16,7 +16,7 @@ from kstore.broker.api.requests.error_responses import ROWS, Rows, field_exists,
 from kstore.protocol.schema import Struct
 
 __all__ = [
-    "PIECES", "Joinable", "Joined", "JoinedWhole", "Pieces", "is_wide", "pieces_of", "rows_for",
+    "PIECES", "Joinable", "Joined", "JoinedResponse", "Pieces", "is_wide", "pieces_of", "rows_for",
 ]  # fmt: skip
 
 
@@ -191,7 +191,7 @@ class Joinable(Protocol):
         """Join both."""
 
 
-class JoinedWhole:
+class JoinedResponse:
     """Joins the responses to pieces for an API whose responses are Joinable (Metadata)."""
 
     def __init__(self) -> None:

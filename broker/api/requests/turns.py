@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kstore.broker.runtime.slices import SLICE_S
-from kstore.broker.state.work import UnderWay, Work
+from kstore.broker.state.work import RunningWork, Work
 
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
@@ -58,24 +58,24 @@ async def turn(broker: HasTurns, ctx: RequestContext, work: Callable[[], T]) -> 
 
 def sliced(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T | Awaitable[T]:
     """The result of short work, or an awaitable that does the rest in turns."""
-    under_way = UnderWay(work)
-    return under_way.result if under_way.go_on() else in_turns(broker, ctx, work)
+    running = RunningWork(work)
+    return running.result if running.go_on() else in_turns(broker, ctx, work)
 
 
 async def in_turns(broker: HasTurns, ctx: RequestContext, work: Work[T]) -> T:
     """The result of work that runs in this turn of the loop and as many others as it needs. In each
     turn it runs only as long as other work can wait.
     """
-    under_way = UnderWay(work)
+    running = RunningWork(work)
 
     def slice_is_last() -> bool:
         end = monotonic() + SLICE_S
-        done = under_way.go_on()
+        done = running.go_on()
         while not done and monotonic() < end:
-            done = under_way.go_on()
+            done = running.go_on()
         return done
 
     done = slice_is_last()
     while not done:
         done = await turn(broker, ctx, slice_is_last)
-    return under_way.result
+    return running.result

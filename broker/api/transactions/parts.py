@@ -10,7 +10,7 @@ from kstore.broker.api.security.access import HasAuthorizer
 if TYPE_CHECKING:
     from kstore._fast.broker.partition_table import PartitionTable
     from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
@@ -66,7 +66,7 @@ class TransactionalOffsetsParts(TransactionParts, Protocol):
         """The group coordinator."""
 
     @property
-    def partition_news(self) -> Lazy[PartitionNews] | None:
+    def partition_lookup(self) -> Lazy[PartitionLookup] | None:
         """Finds new partitions. None on a single broker, which creates all of them."""
 
     @property

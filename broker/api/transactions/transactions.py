@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from kstore.broker.api.transactions.add_partitions import fenced_as_known
 from kstore.broker.runtime.coordinators.partitions import partition_of
-from kstore.broker.runtime.groups.partition_news import NamedPartition, waiting_commits
+from kstore.broker.runtime.groups.partition_lookup import NamedPartition, waiting_commits
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.runtime.transactions.produce import error_for_version, has_transaction
 from kstore.broker.state.groups.coordinator.txn_offset_commit import txn_offset_commit_failure
@@ -37,7 +37,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.broker.api import RequestContext
     from kstore.broker.api.transactions.parts import TransactionalOffsetsParts
-    from kstore.broker.runtime.groups.partition_news import PartitionNews
+    from kstore.broker.runtime.groups.partition_lookup import PartitionLookup
 
 __all__ = [
     "handle_add_offsets_to_txn",
@@ -125,10 +125,10 @@ async def handle_txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Commit the offsets of partitions that exist, in the producer's transaction."""
     known, refused = _split_by_existence(broker, request)
-    group_id, news = request.group_id, broker.partition_news
+    group_id, lookup = request.group_id, broker.partition_lookup
     try:
-        if group_id and news is not None and (refused or waiting_commits(news, group_id)):
-            known, refused = await _hear(broker, news(), request)
+        if group_id and lookup is not None and (refused or waiting_commits(lookup, group_id)):
+            known, refused = await _hear(broker, lookup(), request)
         response = await _commit(broker, request.replaced(topics=known), ctx)
     except KafkaError as error:
         response = txn_offset_commit_failure(request, error.code)
@@ -140,7 +140,7 @@ async def handle_txn_offset_commit(
 
 
 async def _hear(
-    broker: TransactionalOffsetsParts, news: PartitionNews, request: TxnOffsetCommitRequest
+    broker: TransactionalOffsetsParts, lookup: PartitionLookup, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """As `_split_by_existence`, but after the group's earlier commits and with the newest metadata,
     since the client may know a partition earlier than this broker. Raises KafkaError if this broker
@@ -153,8 +153,8 @@ async def _hear(
         for row in topic.partitions
     ]
     try:
-        async with news.line(request.group_id):
-            heard = await news.hear(named)
+        async with lookup.line(request.group_id):
+            heard = await lookup.hear(named)
     except TimeoutError as late:
         text = f"earlier commits of group {request.group_id} wait: try again"
         raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from late

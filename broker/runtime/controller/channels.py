@@ -49,7 +49,7 @@ DONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Error codes of StopReplica after which the replica does not exist."""
 
 
-class _News:
+class _Changes:
     """The changes that one broker must receive."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _News:
             or self.deleted or self.stops
         )  # fmt: skip
 
-    def add(self, other: _News) -> None:
+    def add(self, other: _Changes) -> None:
         """Add changes."""
         self.full |= other.full
         self.metadata_due |= other.metadata_due
@@ -76,11 +76,11 @@ class _News:
         for replica, delete in other.stops.items():
             self.stops[replica] = delete or self.stops.get(replica, False)
 
-    def split(self, state: ControllerState) -> _News:
+    def split(self, state: ControllerState) -> _Changes:
         """Keep as many partitions as fit into one round, and return the rest. Elections come before
         new partitions, whose logs take longer to open.
         """
-        left = _News()
+        left = _Changes()
         if self.full or len(self.leaderships) <= MOST_LEADERSHIPS:
             return left
 
@@ -102,14 +102,14 @@ class Channel:
     def __init__(self, channels: Channels, broker: BrokerImage) -> None:
         self.broker = broker
         self._channels = channels
-        self._news = _News()
+        self._news = _Changes()
         self._wanted = 0
         self._answered = 0
         self._more = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def send(self, news: _News) -> None:
+    def send(self, news: _Changes) -> None:
         """Send changes to the broker in the next round."""
         if news:
             self._news.add(news)
@@ -141,7 +141,7 @@ class Channel:
         while True:
             await self._more.wait()
             self._more.clear()
-            news, self._news = self._news, _News()
+            news, self._news = self._news, _Changes()
             number = self._wanted
             left = news.split(self._channels.state)
             problem = None
@@ -168,7 +168,7 @@ class Channel:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _round(self, news: _News) -> str | None:
+    async def _round(self, news: _Changes) -> str | None:
         """Send all changes. Returns None, or what failed."""
         problem = None
         # A new group coordinator must know which partitions groups must read first.
@@ -181,7 +181,7 @@ class Channel:
             problem = problem or await self._send_metadata(news)
         return problem
 
-    async def _send_metadata(self, news: _News) -> str | None:
+    async def _send_metadata(self, news: _Changes) -> str | None:
         state = self._channels.state
         epoch = self._channels.controller_epoch
         if not (news.full or news.metadata_due or news.metadata or news.deleted):
@@ -199,7 +199,7 @@ class Channel:
         request.max_partition_epoch = state.partition_epoch
         return _error_of(await self._ask(request))
 
-    async def _send_leaderships(self, news: _News) -> str | None:
+    async def _send_leaderships(self, news: _Changes) -> str | None:
         state = self._channels.state
         epoch = self._channels.controller_epoch
         if not (news.full or news.leaderships):
@@ -224,7 +224,7 @@ class Channel:
             self._channels.note_ends(self.broker, topics, response)
         return _error_of(response)
 
-    async def _send_stops(self, news: _News) -> str | None:
+    async def _send_stops(self, news: _Changes) -> str | None:
         if not news.stops:
             return None
         state = self._channels.state
@@ -254,7 +254,7 @@ class Channel:
         """Repeat later what the broker cannot do yet because its log dir hangs. Everything else
         continues.
         """
-        news = _News()
+        news = _Changes()
         for topic, index, delete in replicas:
             if failed.get((topic.name, index)) == ErrorCode.REQUEST_TIMED_OUT:
                 news.stops[topic, index] = delete
@@ -272,7 +272,7 @@ class Channel:
         return response
 
 
-class Decider(Protocol):
+class ChannelOwner(Protocol):
     """The controller, as its channels see it."""
 
     @property
@@ -305,7 +305,7 @@ class Decider(Protocol):
 class Channels:
     """All channels of one controller."""
 
-    def __init__(self, controller: Decider, peers: Peers, *, sends_epochs: bool) -> None:
+    def __init__(self, controller: ChannelOwner, peers: Peers, *, sends_epochs: bool) -> None:
         """``sends_epochs``: the brokers support broker epochs of ISRs."""
         self.controller_id = controller.node_id
         self.controller_epoch = controller.epoch
@@ -370,7 +370,7 @@ class Channels:
                 self._channels[node].broker = broker
                 continue
             self._channels[node] = Channel(self, broker)
-            news = _News()
+            news = _Changes()
             news.full = True
             news.stops = self._deletions(node)
             self._channels[node].send(news)
@@ -394,7 +394,7 @@ class Channels:
     def send_brokers(self) -> None:
         """Send the live brokers, which have changed."""
         for channel in self._channels.values():
-            news = _News()
+            news = _Changes()
             news.metadata_due = True
             channel.send(news)
 
@@ -411,7 +411,7 @@ class Channels:
             for node in () if image is None else image.replicas:
                 hearers.setdefault(node, set()).add((name, index))
         for node, channel in self._channels.items():
-            news = _News()
+            news = _Changes()
             news.metadata = found
             news.leaderships = hearers.get(node, set())
             channel.send(news)
@@ -421,14 +421,14 @@ class Channels:
         image = self.state.partition(topic, index)
         channel = None if image is None else self._channels.get(image.leader)
         if channel is not None:
-            news = _News()
+            news = _Changes()
             news.leaderships = {(topic, index)}
             channel.send(news)
 
     def send_deletion(self, topic: TopicId, count: int) -> None:
         """Send the deletion of a topic."""
         for channel in self._channels.values():
-            news = _News()
+            news = _Changes()
             news.deleted = {topic: count}
             channel.send(news)
 
@@ -437,7 +437,7 @@ class Channels:
         for node in nodes:
             channel = self._channels.get(node)
             if channel is not None:
-                news = _News()
+                news = _Changes()
                 news.stops = {(topic, index): delete}
                 channel.send(news)
 

@@ -32,7 +32,7 @@ class ControllerGrowth(Preparing[Expansion]):
     """The part of one controller that handles expansions."""
 
     @property
-    def under_way(self) -> Mapping[str, Expansion]:
+    def in_progress(self) -> Mapping[str, Expansion]:
         """The expansions that are prepared but not complete."""
         return self._controller.state.expansions
 

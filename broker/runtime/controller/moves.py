@@ -140,7 +140,7 @@ class ControllerMoves:
         state = self._controller.state
         name, index = place
         partition = state.partition(name, index)
-        moving = partition is not None and steps.under_way(partition)
+        moving = partition is not None and steps.in_progress(partition)
         if partition is None or target is not None or not moving:
             refusal = refuse_reassignment(
                 state.image, name, index, target, allow_factor_change=allow_factor_change
@@ -171,7 +171,7 @@ class ControllerMoves:
         wanted = None if asked is None else set(asked)
 
         def seen(place: TopicPartition, partition: PartitionImage) -> bool:
-            return steps.under_way(partition) and (wanted is None or place in wanted)
+            return steps.in_progress(partition) and (wanted is None or place in wanted)
 
         return [
             Ongoing(place, partition.replicas, partition.adding, partition.removing)

@@ -64,7 +64,7 @@ class Preparing(ABC, Generic[P]):
 
     @property
     @abstractmethod
-    def under_way(self) -> Mapping[str, P]:
+    def in_progress(self) -> Mapping[str, P]:
         """Topic to its change, if that is prepared, or decided but not complete."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Preparing(ABC, Generic[P]):
         try:
             await self._finish(name)
         except KafkaError:
-            if controller.active and name in self.under_way:
+            if controller.active and name in self.in_progress:
                 controller.spawn(self._finish_when_back, name)
             raise
 
@@ -128,7 +128,7 @@ class Preparing(ABC, Generic[P]):
         controller = self._controller
         while True:
             await controller.exclusively(self._begin_epochs, name)
-            change = self.under_way.get(name)
+            change = self.in_progress.get(name)
             if change is None:
                 return
             self._since.setdefault(change, self._node.loop.time())
@@ -147,8 +147,8 @@ class Preparing(ABC, Generic[P]):
 
     def begin(self, topic: TopicId) -> None:
         """Begin a change of a topic: forget the results of earlier changes."""
-        under_way = self.under_way
-        for each in [e for e in self._since if under_way.get(e.topic.name) != e]:
+        in_progress = self.in_progress
+        for each in [e for e in self._since if in_progress.get(e.topic.name) != e]:
             self._deadlines.pop(each, None)
             del self._since[each]
         state = self._controller.state
@@ -201,7 +201,7 @@ class Preparing(ABC, Generic[P]):
         instead.
         """
         name = change.topic.name
-        if self.under_way.get(name) != change:
+        if self.in_progress.get(name) != change:
             return True
         if self.stands(change, silent):
             return False
@@ -214,7 +214,7 @@ class Preparing(ABC, Generic[P]):
         planned change to all replicas.
         """
         state = self._controller.state
-        change = self.under_way.get(name)
+        change = self.in_progress.get(name)
         if change is None:
             return
         topic = state.topics[name]
@@ -280,7 +280,7 @@ class Preparing(ABC, Generic[P]):
     async def _fence(self, name: str, silent: Collection[int]) -> None:
         """Move leadership away from brokers that do not answer."""
         controller = self._controller
-        if name not in self.under_way:
+        if name not in self.in_progress:
             return
         changed = await controller.read_settings(silent)
         changes = events.taken_from(controller.state, name, silent)

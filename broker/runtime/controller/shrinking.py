@@ -54,7 +54,7 @@ class ControllerShrinking(Preparing[Contraction]):
         self._logs = RetiredLogs(controller)
 
     @property
-    def under_way(self) -> Mapping[str, Contraction]:
+    def in_progress(self) -> Mapping[str, Contraction]:
         """The contractions that are not decided."""
         contractions = self._controller.state.contractions
         return {name: each for name, each in contractions.items() if not each.holds}

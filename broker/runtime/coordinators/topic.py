@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.topics.topics import Topics
     from kstore.broker.state.metadata.image import MetadataImage
 
-__all__ = ["AloneTopic", "ClusterTopic", "CoordinatorTopic"]
+__all__ = ["ClusterTopic", "CoordinatorTopic", "StandaloneTopic"]
 
 P = TypeVar("P")
 LOGGER = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class CoordinatorTopic(ABC):
         return NewTopic(self.name, config[count], replicas, configs=configs)
 
 
-class AloneTopic(CoordinatorTopic):
+class StandaloneTopic(CoordinatorTopic):
     """The topic of a single broker."""
 
     replicated = False

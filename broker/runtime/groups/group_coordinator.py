@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kstore.broker.runtime.coordinators.runtime import Coordinator
-from kstore.broker.runtime.groups.group_partition import REBALANCES, Asker, GroupPartition
+from kstore.broker.runtime.groups.group_partition import REBALANCES, GroupPartition, Requester
 from kstore.broker.runtime.groups.regex_rights import RegexRights
 from kstore.broker.runtime.groups.topic_matches import TopicMatches
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, offsets_topic_configs
@@ -74,7 +74,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         }
         """How many new epochs groups have had, by kind of group."""
         self.has_ended: Callable[[TopicPartition, int], bool] = lambda place, producer_id: False
-        """See Surroundings."""
+        """See PartitionHost."""
         self._node = node
         self._configs = configs
         self._gates = gates
@@ -104,7 +104,9 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             offsets_topic_configs(self._node.config),
         )
 
-    def answer(self, group_id: str, request: Message, ctx: Asker) -> Message | Awaitable[Message]:
+    def answer(
+        self, group_id: str, request: Message, ctx: Requester
+    ) -> Message | Awaitable[Message]:
         """Let the group's shard answer: at once, if the request does not have to wait. Requests are
         decided in the order of their arrival, so of two commits on one connection the second one
         applies. Raises KafkaError.
@@ -113,12 +115,12 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             return self._answer_later(group_id, request, ctx)
         return self.find(group_id).answer(request, ctx)
 
-    async def handle(self, group_id: str, request: Message, ctx: Asker) -> Message:
+    async def handle(self, group_id: str, request: Message, ctx: Requester) -> Message:
         """As `answer`, but waits for the result."""
         answer = self.answer(group_id, request, ctx)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    async def _answer_later(self, group_id: str, request: Message, ctx: Asker) -> Message:
+    async def _answer_later(self, group_id: str, request: Message, ctx: Requester) -> Message:
         async with self._turn():
             partition = await self.partition(group_id)
             if self.topic.image.ordered:  # a group gets only partitions that it may read (KIP-253)
@@ -233,7 +235,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return self._node.now_ms()
 
     def context(
-        self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
+        self, group_id: str, token: Token = None, asked: Requester | None = None, new_id: str = ""
     ) -> GroupContext:
         """What a shard needs to know about its environment to decide about one group."""
         configs, image = self._configs.group(group_id), self.topic.image

@@ -23,7 +23,7 @@ from kstore.broker.runtime.coordinators.partition_writer import refusal_of, sett
 from kstore.broker.runtime.coordinators.partitions import read_records
 from kstore.broker.runtime.coordinators.runtime import CoordinatorPartition
 from kstore.broker.runtime.groups.step_line import Step, StepLine
-from kstore.broker.runtime.late_answer import LateAnswer
+from kstore.broker.runtime.response_future import ResponseFuture
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.timers import TimerTable
 from kstore.broker.state.distribution import Distribution
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.groups.settings import GroupSettings
     from kstore.protocol.schema import Message
 
-__all__ = ["REBALANCES", "Asker", "GroupPartition", "Surroundings"]
+__all__ = ["REBALANCES", "GroupPartition", "PartitionHost", "Requester"]
 
 T = TypeVar("T")
 Completion: TypeAlias = tuple[Token, "Message | KafkaError"]
@@ -68,7 +68,7 @@ REBALANCES = {3: "consumer", 11: "share", 17: "streams"}
 """Record types that contain the epoch of a group."""
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """What a shard knows about the client. The context of an API handler has it."""
 
     @property
@@ -88,7 +88,7 @@ class Asker(Protocol):
         """Whether it asks for kstore's tagged fields in responses."""
 
 
-class Surroundings(Protocol):
+class PartitionHost(Protocol):
     """What all partitions share. The coordinator implements it."""
 
     topic: CoordinatorTopic
@@ -103,7 +103,7 @@ class Surroundings(Protocol):
     """Whether a producer's transaction has got a marker on a partition since it was verified."""
 
     def context(
-        self, group_id: str, token: Token = None, asked: Asker | None = None, new_id: str = ""
+        self, group_id: str, token: Token = None, asked: Requester | None = None, new_id: str = ""
     ) -> GroupContext:
         """What a shard may know about its environment, for one group."""
 
@@ -122,7 +122,7 @@ class Surroundings(Protocol):
 class GroupPartition(CoordinatorPartition):
     """One partition of __consumer_offsets: its log, its shard, its timers, its parked requests."""
 
-    def __init__(self, coordinator: Surroundings, place: TopicPartition) -> None:
+    def __init__(self, coordinator: PartitionHost, place: TopicPartition) -> None:
         super().__init__(coordinator.topic, coordinator.writer, place)
         self._coordinator = coordinator
         self.shard = GroupShard(coordinator.settings)
@@ -177,12 +177,12 @@ class GroupPartition(CoordinatorPartition):
         self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
         return None
 
-    def answer(self, request: Message, asked: Asker) -> Message | LateAnswer:
+    def answer(self, request: Message, asked: Requester) -> Message | ResponseFuture:
         """Decide and append. Returns the response, or a late one if earlier steps are not done, the
         group is not ready, or followers or the disk do not have the records yet. Raises KafkaError.
         """
         self.check()
-        late = LateAnswer()
+        late = ResponseFuture()
         if self._line.is_free:
             if (answer := self._answer_quickly(request, asked, late)) is not None:
                 return answer
@@ -195,15 +195,15 @@ class GroupPartition(CoordinatorPartition):
         return late
 
     def _answer_in_line(
-        self, request: Message, asked: Asker, late: LateAnswer
-    ) -> Work[Message | LateAnswer]:
+        self, request: Message, asked: Requester, late: ResponseFuture
+    ) -> Work[Message | ResponseFuture]:
         self.check()
         answer = self._answer_quickly(request, asked, late)
         return (yield from self._answer(request, asked, late)) if answer is None else answer
 
     def _answer_quickly(
-        self, request: Message, asked: Asker, late: LateAnswer
-    ) -> Message | LateAnswer | None:
+        self, request: Message, asked: Requester, late: ResponseFuture
+    ) -> Message | ResponseFuture | None:
         """The response, ``late`` if the request is parked, or None if it needs a step."""
         if type(request).__name__ not in QUICK:
             return None
@@ -220,8 +220,8 @@ class GroupPartition(CoordinatorPartition):
         return late if result.response is None else self._committed(result.response)
 
     def _answer(
-        self, request: Message, asked: Asker, late: LateAnswer
-    ) -> Work[Message | LateAnswer]:
+        self, request: Message, asked: Requester, late: ResponseFuture
+    ) -> Work[Message | ResponseFuture]:
         self.check()  # it may have waited for earlier steps
         result = yield from self.shard.decide(request, self._context(request, asked, late))
         yield from self._take(result)
@@ -229,11 +229,11 @@ class GroupPartition(CoordinatorPartition):
             self._coordinator.commits_refused.update(result.refused)
         return late if result.response is None else self._committed(result.response)
 
-    def _context(self, request: Message, asked: Asker, late: LateAnswer) -> GroupContext:
+    def _context(self, request: Message, asked: Requester, late: ResponseFuture) -> GroupContext:
         new_id = "" if getattr(request, "member_id", None) else str(uuid4())
         return self._coordinator.context(group_id_of(request), late, asked, new_id)
 
-    def _committed(self, response: Message) -> Message | LateAnswer:
+    def _committed(self, response: Message) -> Message | ResponseFuture:
         """The response, at once if it can't be lost any more."""
         durable = self.writer.to_be_committed(self.place)
         return response if durable is None else self._settled(durable, response)
@@ -255,9 +255,9 @@ class GroupPartition(CoordinatorPartition):
         self.check()
         return (yield from look(self.shard))
 
-    def _settled(self, durable: asyncio.Future[int], response: Message) -> LateAnswer:
+    def _settled(self, durable: asyncio.Future[int], response: Message) -> ResponseFuture:
         """The response, once it can no longer be lost."""
-        late = LateAnswer()
+        late = ResponseFuture()
         self._answer_when(durable, [(late, response)])
         return late
 
@@ -429,20 +429,20 @@ class GroupPartition(CoordinatorPartition):
         end = min(first + ANSWERS_PER_TURN, len(completions))
         for place in range(first, end):
             token, answer = completions[place]
-            assert isinstance(token, LateAnswer)
+            assert isinstance(token, ResponseFuture)
             token.give(answer)
         if end < len(completions):
             self._coordinator.loop.call_soon(self._answer_some, completions, end)
 
 
-def _pass_on(late: LateAnswer, step: Step[Message | LateAnswer]) -> None:
+def _pass_on(late: ResponseFuture, step: Step[Message | ResponseFuture]) -> None:
     """A step that had to wait is done: give its answer, now or later."""
     try:
         answer = step.result()
     except Exception as problem:  # noqa: BLE001 - the receiver gets it
         late.give(problem)
         return
-    if isinstance(answer, LateAnswer):
+    if isinstance(answer, ResponseFuture):
         if answer is not late:
             answer.when_given(late.give)
     else:

@@ -31,18 +31,20 @@ class RegexRights:
     def __init__(self, authorizer: Authorizer | None) -> None:
         """``authorizer`` checks rights. None: everything is allowed."""
         self._authorizer = authorizer
-        self._askers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(MAX_KNOWN_BYTES)
+        self._subscribers: BoundedCache[tuple[str, str], tuple[str, str]] = BoundedCache(
+            MAX_KNOWN_BYTES
+        )
 
     def note(self, group_id: str, regex: str | None, principal: str, host: str) -> None:
         """Note the regular expression of a client's subscription."""
         if self._authorizer is None or not regex:
             return
         size = ENTRY_BYTES + sum(map(text_bytes, (group_id, regex, principal, host)))
-        self._askers.put((group_id, regex), (principal, host), size)
+        self._subscribers.put((group_id, regex), (principal, host), size)
 
     def knows(self, group_id: str, regex: str) -> bool:
         """Whether a subscriber is known."""
-        return (group_id, regex) in self._askers
+        return (group_id, regex) in self._subscribers
 
     def describable(
         self, group_id: str, regex: str, found: frozenset[str], known: frozenset[str]
@@ -53,8 +55,10 @@ class RegexRights:
         authorizer = self._authorizer
         if authorizer is None:
             return found
-        asker = self._askers.get((group_id, regex))
-        if asker is None:
+        subscriber = self._subscribers.get((group_id, regex))
+        if subscriber is None:
             return found & known
         topic, may = AclResourceType.TOPIC, AclOperation.DESCRIBE
-        return frozenset(name for name in found if authorizer.authorize(*asker, may, topic, name))
+        return frozenset(
+            name for name in found if authorizer.authorize(*subscriber, may, topic, name)
+        )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kstore.log.settings import LogConfig
 
 __all__ = [
-    "MarkStaysError",
+    "MarkRemovalError",
     "Taken",
     "Wanted",
     "all_taken",
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
     folders: list[str]
 
 
-class MarkStaysError(LogError):
+class MarkRemovalError(LogError):
     """Neither the old log of a partition nor the mark of its copy can be removed."""
 
 
@@ -75,7 +75,7 @@ async def copy_serves(
     files remain. Raises LogError or OSError if the old log cannot be taken away.
 
     One of the two is enough: after neither, the next start would delete the copy. If neither
-    succeeds, ``unmark`` is repeated; after many attempts the log dir fails. Raises MarkStaysError
+    succeeds, ``unmark`` is repeated; after many attempts the log dir fails. Raises MarkRemovalError
     if it has failed.
     """
     await asyncio.wait([taking])
@@ -94,7 +94,7 @@ async def copy_serves(
                 )
                 break
             if target.path in failed:
-                raise MarkStaysError(f"{stays}; {problem}") from problem
+                raise MarkRemovalError(f"{stays}; {problem}") from problem
             words = "neither its old log nor the mark of its copy can be removed"
             if attempts == 1:
                 report(

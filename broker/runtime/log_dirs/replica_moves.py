@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kstore.broker.runtime.log_dirs.dir_calls import MarkStaysError
+from kstore.broker.runtime.log_dirs.dir_calls import MarkRemovalError
 from kstore.broker.runtime.log_dirs.future_logs import drop_future, is_future, mark_future
 from kstore.errors import ErrorCode
 from kstore.log import errors
@@ -78,7 +78,7 @@ class ReplicaMoves:
         self._taking_place: dict[TopicPartition, tuple[ReplicaMove, asyncio.Task[None]]] = {}
         """Moves after the swap. The next move of such a partition waits."""
 
-    def under_way(self) -> list[ReplicaMove]:
+    def in_progress(self) -> list[ReplicaMove]:
         """The unfinished moves, one for each partition."""
         return [move for move, _ in (self._moves | self._taking_place).values()]
 
@@ -217,7 +217,7 @@ class ReplicaMoves:
         assert move.future is not None, move.partition
         try:
             self._log_manager.removals.begin(await taken)
-        except MarkStaysError as problem:
+        except MarkRemovalError as problem:
             self._node.report(
                 f"the copy of {move.partition} in {move.target.path} is not served: neither the "
                 f"old log in {move.origin.path} nor the mark of the copy can be removed: "

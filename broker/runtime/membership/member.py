@@ -25,7 +25,7 @@ from kstore.broker.coordination.store import (
 from kstore.broker.runtime.imports import import_modules
 from kstore.broker.runtime.membership.outage import Outage
 from kstore.broker.runtime.membership.soon_needed import SOON_NEEDED
-from kstore.broker.runtime.membership.suspicions import Suspicions
+from kstore.broker.runtime.membership.suspected_brokers import SuspectedBrokers
 from kstore.broker.state.metadata.image import BrokerImage
 from kstore.errors import KafkaError, NetworkError, error_for
 from kstore.protocol.controller.broker_requests import ControlledShutdownRequest
@@ -115,8 +115,8 @@ class ClusterMember:
         self._pulse: asyncio.TimerHandle | None = None
         self.outage = Outage(node, store, metadata, peers, self, self._session_s)
         """Handles outages of the store (runtime/membership/outage.py)."""
-        self.suspicions = Suspicions(node, store, metadata, peers, self._forget)
-        """Brokers that may have ended (runtime/membership/suspicions.py)."""
+        self.suspected_brokers = SuspectedBrokers(node, store, metadata, peers, self._forget)
+        """Brokers that may have ended (runtime/membership/suspected_brokers.py)."""
 
     @property
     def is_controller(self) -> bool:
@@ -324,8 +324,8 @@ class ClusterMember:
             self._forget(node_id)
 
     def suspect(self, node_id: int) -> None:
-        """A connection to a broker has ended; see Suspicions."""
-        self.suspicions.suspect(node_id)
+        """A connection to a broker has ended; see SuspectedBrokers."""
+        self.suspected_brokers.suspect(node_id)
 
     def _forget(self, node_id: int) -> None:
         metadata = self._metadata
@@ -459,7 +459,7 @@ class ClusterMember:
         if self._pulse is not None:
             self._pulse.cancel()
         self.outage.close()
-        await self.suspicions.close()
+        await self.suspected_brokers.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.work import Work
     from kstore.protocol.schema import Message
 
-__all__ = ["Alone", "Membership"]
+__all__ = ["Membership", "StandaloneMembership"]
 
 ALONE_EPOCH = 1
 """The controller epoch of a single broker."""
@@ -81,7 +81,7 @@ class Membership(Protocol):
         """The controller's response. Raises KafkaError if there is none."""
 
 
-class Alone:
+class StandaloneMembership:
     """The membership of a single broker."""
 
     controller = None

@@ -37,7 +37,7 @@ PROMISE = 1 / 4
 """How long a promise is valid, as a share of the session's timeout."""
 
 
-class Sight(Enum):
+class StoreView(Enum):
     """Another broker's answer about the store."""
 
     SEES = "sees it"
@@ -46,7 +46,7 @@ class Sight(Enum):
     SILENT = "does not answer"
 
 
-ANSWERS = {ErrorCode.NONE: Sight.SEES, ErrorCode.BROKER_NOT_AVAILABLE: Sight.PROMISES}
+ANSWERS = {ErrorCode.NONE: StoreView.SEES, ErrorCode.BROKER_NOT_AVAILABLE: StoreView.PROMISES}
 
 
 class LosableMembership(Protocol):
@@ -142,13 +142,13 @@ class Outage:
             begin = self._node.loop.time()
             others = [each for each in self._metadata.image.brokers if each != self._node.node_id]
             found = await asyncio.gather(*map(self._ask, others))
-            self._others_see = Sight.SEES in found
-            if all(sight in (Sight.PROMISES, Sight.GONE) for sight in found):
+            self._others_see = StoreView.SEES in found
+            if all(view in (StoreView.PROMISES, StoreView.GONE) for view in found):
                 self._sure_until = begin + self._session_s * PROMISE
             self._judge()
             await asyncio.sleep(self._session_s * PAUSE)
 
-    async def _ask(self, node_id: int) -> Sight:
+    async def _ask(self, node_id: int) -> StoreView:
         request = BrokerHeartbeatRequest(
             broker_id=self._node.node_id, broker_epoch=self._membership.broker_epoch
         )
@@ -156,10 +156,10 @@ class Outage:
             response: Any = await self._peers().ask(node_id, request, self._session_s * PAUSE)
         except KafkaError as problem:
             if isinstance(problem.__cause__, ConnectionRefusedError):
-                return Sight.GONE
+                return StoreView.GONE
             log.debug("broker %d does not say if it can reach the store: %s", node_id, problem)
-            return Sight.SILENT
-        return ANSWERS.get(response.error_code, Sight.SILENT)
+            return StoreView.SILENT
+        return ANSWERS.get(response.error_code, StoreView.SILENT)
 
     def _judge(self) -> None:
         if self._others_see and not self.sure:

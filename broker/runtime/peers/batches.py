@@ -25,7 +25,7 @@ MAX_QUESTIONS = 500
 """The limit of questions in one request; the rest is sent with the next."""
 PATIENCE_S = 0.05
 """A request that takes longer no longer delays the next one, ..."""
-MAX_UNDER_WAY = 16
+MAX_IN_PROGRESS = 16
 """... up to this number of requests."""
 
 
@@ -50,7 +50,7 @@ class PeerBatches(Generic[Q, A]):
         self._timeout_s = timeout_s
         self._waiting: dict[int, list[tuple[Q, asyncio.Future[A]]]] = {}
         self._asking: dict[int, asyncio.Task[None]] = {}
-        self._under_way: dict[int, set[asyncio.Task[None]]] = {}
+        self._in_progress: dict[int, set[asyncio.Task[None]]] = {}
 
     async def ask(self, node_id: int, question: Q) -> A:
         """The answer of a broker. Raises KafkaError (usually a NetworkError) if there is none."""
@@ -62,13 +62,13 @@ class PeerBatches(Generic[Q, A]):
 
     async def close(self) -> None:
         """Stop. Waiting callers get an error."""
-        tasks = [*self._asking.values(), *chain(*self._under_way.values())]
+        tasks = [*self._asking.values(), *chain(*self._in_progress.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_all(self, node_id: int) -> None:
-        under_way = self._under_way.setdefault(node_id, set())
+        in_progress = self._in_progress.setdefault(node_id, set())
         try:
             while node_id in self._waiting:
                 waiting = self._waiting.pop(node_id)
@@ -76,11 +76,11 @@ class PeerBatches(Generic[Q, A]):
                 if rest:
                     self._waiting[node_id] = rest
                 task = self._loop.create_task(self._ask_some(node_id, some))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
+                in_progress.add(task)
+                task.add_done_callback(in_progress.discard)
                 await asyncio.wait({task}, timeout=PATIENCE_S)
-                if len(under_way) >= MAX_UNDER_WAY:
-                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                if len(in_progress) >= MAX_IN_PROGRESS:
+                    await asyncio.wait(in_progress, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._asking[node_id]
             _fail(self._waiting.pop(node_id, []), NetworkError("this broker stops"))

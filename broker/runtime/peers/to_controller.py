@@ -24,7 +24,7 @@ RETRY_S = 0.05
 AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH})
 
 
-class KnowsController(Protocol):
+class ControllerLocator(Protocol):
     """A part that knows the controller."""
 
     @property
@@ -36,7 +36,7 @@ class KnowsController(Protocol):
 
 
 async def ask_controller(
-    membership: KnowsController,
+    membership: ControllerLocator,
     store: Store,
     request: Message,
     *,

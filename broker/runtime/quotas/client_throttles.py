@@ -54,7 +54,7 @@ class _Limit(NamedTuple):
     bound: float
 
 
-class _Who(NamedTuple):
+class _ClientIdentity(NamedTuple):
     """The sender of requests; a quota applies to the user, the client id, or both."""
 
     principal: str
@@ -148,7 +148,9 @@ class ClientThrottles:
         self._rates: BoundedCache[tuple[str, str | None, str | None], SampledRate] = BoundedCache(
             MAX_BYTES
         )
-        self._limits: BoundedCache[tuple[str, _Who], tuple[_Limit | None]] = BoundedCache(MAX_BYTES)
+        self._limits: BoundedCache[tuple[str, _ClientIdentity], tuple[_Limit | None]] = (
+            BoundedCache(MAX_BYTES)
+        )
         self._buckets: BoundedCache[tuple[str | None, str | None], TokenBucket] = BoundedCache(
             MAX_BYTES
         )
@@ -279,7 +281,7 @@ class ClientThrottles:
         """The charge for a client's request; None if the client has no quota. ``strict``: the
         client knows the error THROTTLING_QUOTA_EXCEEDED.
         """
-        held = self._held_by(MUTATIONS, _Who(principal, client_id))
+        held = self._held_by(MUTATIONS, _ClientIdentity(principal, client_id))
         if held is None:
             return None
         whose, bound = held
@@ -315,7 +317,9 @@ class ClientThrottles:
 
     def _limit(self, connection: Connection, key: str) -> _Limit | None:
         client_id = (connection.client_id or b"").decode("utf-8", "replace")
-        who = _Who(connection.principal, client_id, connection.client_host, connection.listener)
+        who = _ClientIdentity(
+            connection.principal, client_id, connection.client_host, connection.listener
+        )
         known = self._limits.get((key, who))
         if known is not None:
             return known[0]
@@ -323,7 +327,7 @@ class ClientThrottles:
         self._limits.put((key, who), (found,), LIMIT_BYTES + sum(map(text_bytes, who)))
         return found
 
-    def _resolve(self, key: str, who: _Who) -> _Limit | None:
+    def _resolve(self, key: str, who: _ClientIdentity) -> _Limit | None:
         held = None if self._is_broker(who) else self._held_by(key, who)
         if held is None:
             return None
@@ -334,7 +338,9 @@ class ClientThrottles:
             self._rates.put((key, *whose), rate, RATE_BYTES + sum(map(text_bytes, whose)))
         return _Limit(rate, bound)
 
-    def _held_by(self, key: str, who: _Who) -> tuple[tuple[str | None, str | None], float] | None:
+    def _held_by(
+        self, key: str, who: _ClientIdentity
+    ) -> tuple[tuple[str | None, str | None], float] | None:
         """The (user, client id) that share a quota with this client, and the quota. A default quota
         applies to each user or client separately.
         """
@@ -347,7 +353,7 @@ class ClientThrottles:
                 return (user, who.client_id if CLIENT_ID in kinds else None), bound
         return None
 
-    def _is_broker(self, who: _Who) -> bool:
+    def _is_broker(self, who: _ClientIdentity) -> bool:
         """Whether the client is another broker of the cluster: it uses the inter-broker listener
         and, if there is an authorizer, has the rights of a broker. Replication has separate
         throttles.

@@ -165,8 +165,10 @@ class Authentication:
 
     def claims(self) -> list[tuple[str, Claim]]:
         """The SCRAM mechanism, and the user or token that has logged in with it or is about to."""
-        under_way = None if self._server is None else self._server.claim
-        return [(self._mechanism, each) for each in (self._claim, under_way) if each is not None]
+        running_claim = None if self._server is None else self._server.claim
+        return [
+            (self._mechanism, each) for each in (self._claim, running_claim) if each is not None
+        ]
 
     def end_if_changed(self, now: Mapping[tuple[str, Claim], bytes | None]) -> None:
         """Close the connection if its user has a new password or none, or its token was deleted.

@@ -71,7 +71,7 @@ AGAIN = frozenset(
 
 
 class _Kind(NamedTuple):
-    """A kind of question: its request, and the structure of a topic in it."""
+    """A kind of request: its message, and the structure of a topic in it."""
 
     request: type[Any]
     topic: type[Any]
@@ -84,14 +84,14 @@ DELETE = _Kind(DeleteShareGroupStateRequest, DeleteTopic)
 SUMMARY = _Kind(ReadShareGroupStateSummaryRequest, ReadTopic)
 
 
-class _Question(NamedTuple):
+class _StateRequest(NamedTuple):
     """One share-partition, and its row of a request."""
 
     key: SharePartitionKey
     row: Struct
 
 
-Batches = PeerBatches[_Question, Any]
+Batches = PeerBatches[_StateRequest, Any]
 
 
 class CoordinatorPersister(Persister):
@@ -111,7 +111,7 @@ class CoordinatorPersister(Persister):
         )
         await self._ask(
             INITIALIZE,
-            _Question(key, row),
+            _StateRequest(key, row),
             lambda here: here.initialize(key, state_epoch, start_offset),
             _nothing,
         )
@@ -120,7 +120,7 @@ class CoordinatorPersister(Persister):
         """See Persister."""
         row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
         return await self._ask(
-            READ, _Question(key, row), lambda here: here.read(key, leader_epoch), _state_of
+            READ, _StateRequest(key, row), lambda here: here.read(key, leader_epoch), _state_of
         )
 
     async def write(self, key: SharePartitionKey, change: ShareWrite) -> None:
@@ -133,7 +133,9 @@ class CoordinatorPersister(Persister):
             delivery_complete_count=change.delivery_complete_count,
             state_batches=[StateBatchRow(**batch._asdict()) for batch in change.batches],
         )
-        await self._ask(WRITE, _Question(key, row), lambda here: here.write(key, change), _nothing)
+        await self._ask(
+            WRITE, _StateRequest(key, row), lambda here: here.write(key, change), _nothing
+        )
 
     def begin_write(self, key: SharePartitionKey, change: ShareWrite) -> Awaitable[None] | None:
         """See Persister. If this broker is the coordinator and its log accepts the record at once,
@@ -158,14 +160,14 @@ class CoordinatorPersister(Persister):
     async def delete(self, key: SharePartitionKey) -> None:
         """See Persister."""
         row = DeletePartition(partition=key.partition)
-        await self._ask(DELETE, _Question(key, row), lambda here: here.delete(key), _nothing)
+        await self._ask(DELETE, _StateRequest(key, row), lambda here: here.delete(key), _nothing)
 
     async def read_summary(self, key: SharePartitionKey, leader_epoch: int) -> ShareSummary:
         """See Persister."""
         row = ReadPartition(partition=key.partition, leader_epoch=leader_epoch)
         return await self._ask(
             SUMMARY,
-            _Question(key, row),
+            _StateRequest(key, row),
             lambda here: here.read_summary(key, leader_epoch),
             _summary_of,
         )
@@ -178,7 +180,7 @@ class CoordinatorPersister(Persister):
     async def _ask(
         self,
         kind: _Kind,
-        question: _Question,
+        request: _StateRequest,
         here: Callable[[ShareCoordinator], Awaitable[T]],
         result_of: Callable[[Any], T],
     ) -> T:
@@ -188,10 +190,10 @@ class CoordinatorPersister(Persister):
         while True:
             try:
                 coordinator = self._coordinator()
-                node_id = await coordinator.leader_of(str(question.key))
+                node_id = await coordinator.leader_of(str(request.key))
                 if node_id == self._node.node_id:
                     return await here(coordinator)
-                answer = await self._ask_peer(node_id, kind, question)
+                answer = await self._ask_peer(node_id, kind, request)
                 if answer.error_code == ErrorCode.NONE:
                     return result_of(answer)
                 raise error_for(answer.error_code, answer.error_message)
@@ -201,21 +203,21 @@ class CoordinatorPersister(Persister):
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _ask_peer(self, node_id: int, kind: _Kind, question: _Question) -> Any:
-        """The row of a broker's response. Each request has one group and one kind of question."""
-        place = (kind, question.key.group_id)
+    async def _ask_peer(self, node_id: int, kind: _Kind, request: _StateRequest) -> Any:
+        """The row of a broker's response. Each request has one group and one kind of row."""
+        place = (kind, request.key.group_id)
         batches = self._batches.get(place)
         if batches is None:
             batches = self._batches[place] = Batches(
                 self._node.loop,
                 self._peers,
-                lambda questions: _request(kind, questions),
+                lambda requests: _request(kind, requests),
                 _answers,
                 TIMEOUT_S,
             )
         self._asking[place] += 1
         try:
-            return await batches.ask(node_id, question)
+            return await batches.ask(node_id, request)
         finally:
             self._asking[place] -= 1
             if not self._asking[place]:
@@ -228,11 +230,11 @@ def _asks_again(error: KafkaError) -> bool:
     return error.code in AGAIN or isinstance(error, NetworkError | RequestTimedOutError)
 
 
-def _request(kind: _Kind, questions: Sequence[_Question]) -> Any:
-    """One request for all questions, in their order: a topic may be in it more than once."""
-    request = kind.request(group_id=questions[0].key.group_id)
+def _request(kind: _Kind, requests: Sequence[_StateRequest]) -> Any:
+    """One request for all rows, in their order: a topic may be in it more than once."""
+    request = kind.request(group_id=requests[0].key.group_id)
     topic_id = None
-    for key, row in questions:
+    for key, row in requests:
         if key.topic_id != topic_id:
             topic_id = key.topic_id
             request.topics.append(kind.topic(topic_id=topic_id))

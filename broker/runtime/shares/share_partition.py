@@ -47,7 +47,7 @@ MOST_TRIES = 16
 """The limit of reads in one fetch that find only records of aborted transactions."""
 
 
-class Looks(Protocol):
+class Unpacker(Protocol):
     """The thread that unpacks compressed batches."""
 
     def look(self, find: Callable[[], T]) -> Awaitable[T]:
@@ -132,7 +132,7 @@ class SharePartition:
             and partition.leader_epoch == self.leader_epoch
         )
 
-    async def load(self, looks: Callable[[], Looks]) -> None:
+    async def load(self, looks: Callable[[], Unpacker]) -> None:
         """Read the state, once for all callers that wait for it. KafkaError if it is
         unavailable.
         """
@@ -141,7 +141,7 @@ class SharePartition:
                 self._loading = self._node.loop.create_task(self._load(looks))
             await asyncio.shield(self._loading)
 
-    async def _load(self, looks: Callable[[], Looks]) -> None:
+    async def _load(self, looks: Callable[[], Unpacker]) -> None:
         began_us = now_us()
         state = await self._persister.read(self.key, self.leader_epoch)
         self._state_epoch = state.state_epoch
@@ -157,7 +157,7 @@ class SharePartition:
         self.records = InFlightRecords(start, state.batches)
         self.records.set_log_start(self.partition.log_start_offset)
 
-    async def _first_offset(self, looks: Callable[[], Looks]) -> int:
+    async def _first_offset(self, looks: Callable[[], Unpacker]) -> int:
         """The start offset for a group that has none yet (share.auto.offset.reset)."""
         limits, partition = self._limits(), self.partition
         if limits.reset_ms == EARLIEST:

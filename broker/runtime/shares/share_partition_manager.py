@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kstore.broker.runtime.shares.share_partition import (
     AcknowledgedRange,
     Acquired,
-    Looks,
     SharePartition,
+    Unpacker,
     Wanted,
     now_us,
 )
@@ -74,7 +74,7 @@ class SharePartitionManager:
         table: PartitionTable,
         configs: DynamicConfigs,
         persister: Callable[[], Persister],
-        looks: Callable[[], Looks],
+        looks: Callable[[], Unpacker],
     ) -> None:
         self.sessions: ShareSessionCache[Connection | None] = ShareSessionCache()
         self.figures = ShareFigures()

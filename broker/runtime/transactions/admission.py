@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.transactions.markers import Markers
     from kstore.broker.runtime.transactions.transaction_coordinator import TransactionCoordinator
 
-__all__ = ["OwnAdmission", "PeerAdmission", "TransactionAdmission"]
+__all__ = ["LocalAdmission", "PeerAdmission", "TransactionAdmission"]
 
 TIMEOUT_S = 10.0
 Codes = dict[TopicPartition, int]
@@ -66,7 +66,7 @@ class TransactionAdmission(Protocol):
         """
 
 
-class OwnAdmission:
+class LocalAdmission:
     """The TransactionAdmission of a single broker, which coordinates all transactions."""
 
     def __init__(self, transactions: Lazy[TransactionCoordinator], produce: ProducePath) -> None:

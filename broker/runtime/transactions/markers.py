@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MARKERS_PER_TURN",
     "PASSED_OVER",
+    "LocalMarkers",
     "MarkerWriter",
     "Markers",
     "OffsetsEnded",
-    "OwnMarkers",
 ]
 
 LOGGER = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class MarkerWriter(Protocol):
         """Stop writing."""
 
 
-class OnTheWay(NamedTuple):
+class PendingMarkers(NamedTuple):
     """A producer's markers that a thread will append to one log. `Partition.ending` has them. Until
     they are appended, the producer has no open transaction there. A marker may be sent again before
     the first one is appended.
@@ -92,7 +92,7 @@ def _leave(partition: Partition, producer_id: int, epoch: int, coordinator_epoch
     if partition.ending is None:
         partition.ending = {}
     count, highest, latest = partition.ending.get(producer_id, (0, epoch, coordinator_epoch))
-    partition.ending[producer_id] = OnTheWay(
+    partition.ending[producer_id] = PendingMarkers(
         count + 1, max(highest, epoch), max(latest, coordinator_epoch)
     )
 
@@ -100,7 +100,7 @@ def _leave(partition: Partition, producer_id: int, epoch: int, coordinator_epoch
 def _arrive(partition: Partition, producer_id: int) -> None:
     """Note that a queued marker was appended, or has failed."""
     assert partition.ending is not None
-    waiting: OnTheWay = partition.ending.pop(producer_id)
+    waiting: PendingMarkers = partition.ending.pop(producer_id)
     if waiting.markers > 1:
         partition.ending[producer_id] = waiting._replace(markers=waiting.markers - 1)
 
@@ -279,7 +279,7 @@ class Markers:
         return found
 
 
-class OwnMarkers:
+class LocalMarkers:
     """The MarkerWriter of a single broker: it leads all partitions."""
 
     retry_s = RETRY_SECONDS

@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 from kstore.broker.state.controller.election import NO_LEADER
 from kstore.broker.state.metadata.image import PartitionImage
 
-__all__ = ["begin", "cancel", "complete", "under_way"]
+__all__ = ["begin", "cancel", "complete", "in_progress"]
 
 NOBODY: frozenset[int] = frozenset()
 
 
-def under_way(partition: PartitionImage) -> bool:
+def in_progress(partition: PartitionImage) -> bool:
     """Whether a reassignment has begun and is not complete."""
     return bool(partition.adding or partition.removing)
 
@@ -68,7 +68,7 @@ def complete(
     """The partition with its target replicas. None while added replicas are not in sync, or no
     remaining replica could lead.
     """
-    if not under_way(partition) or any(each not in partition.isr for each in partition.adding):
+    if not in_progress(partition) or any(each not in partition.isr for each in partition.adding):
         return None
     target = tuple(each for each in partition.replicas if each not in partition.removing)
     new = partition._replace(

@@ -1,6 +1,6 @@
 """The rules for contractions (KIP-253): when they are allowed, how long they may take, and the
 errors. A cluster (runtime/controller/shrinking.py) and a single broker
-(runtime/topics/alone_topics.py) use the same rules.
+(runtime/topics/standalone_topics.py) use the same rules.
 """
 
 from __future__ import annotations

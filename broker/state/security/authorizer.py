@@ -320,11 +320,11 @@ class Authorizer:
             return allowed & ~denied
         return EVERYTHING if self.allow_if_no_acl_found else 0
 
-    def decide_by_type(self, asker: Rights, operation: int, resource_type: int) -> bool:
+    def decide_by_type(self, rights: Rights, operation: int, resource_type: int) -> bool:
         """Evaluate the ACLs for `authorize_by_type`."""
-        if asker.mask(resource_type, ANY_RESOURCE) >> operation & 1:
+        if rights.mask(resource_type, ANY_RESOURCE) >> operation & 1:
             return True
-        host = one_host(asker.host)
+        host = one_host(rights.host)
         names = self._names[resource_type]
 
         def patterns(of: dict[str, Entries], *, denies: bool) -> set[str]:
@@ -332,7 +332,7 @@ class Authorizer:
             return {
                 pattern
                 for pattern, entries in of.items()
-                for who in (asker.principal, ANY_PRINCIPAL)
+                for who in (rights.principal, ANY_PRINCIPAL)
                 for entry in entries.get(who, ())
                 if entry.denies is denies
                 and covers(entry.host, host)

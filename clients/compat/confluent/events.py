@@ -33,7 +33,7 @@ class Events:
         waiting: Callable[[], int],
     ) -> None:
         self._due: deque[Callable[[], object]] = deque()
-        self._bell = threading.Condition()
+        self._poll_event = threading.Condition()
         self._kind, self._thread, self._cluster, self._waiting = kind, thread, cluster, waiting
         self._error_cb: Callable[[KafkaError], object] | None = own["error_cb"]
         self._stats_cb: Callable[[str], object] | None = own["stats_cb"]
@@ -48,9 +48,9 @@ class Events:
 
     def put(self, call: Callable[[], object]) -> None:
         """Add a call."""
-        with self._bell:
+        with self._poll_event:
             self._due.append(call)
-            self._bell.notify()
+            self._poll_event.notify()
 
     def serve(self, timeout: float | None = 0) -> int:
         """Call the pending callbacks, after waiting up to timeout seconds (below 0: forever) for
@@ -63,10 +63,10 @@ class Events:
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
         while True:
             self.look()
-            with self._bell:
+            with self._poll_event:
                 left = DOWN_S if deadline is None else min(deadline - time.monotonic(), DOWN_S)
                 if not self._due and left > 0:
-                    self._bell.wait(left)
+                    self._poll_event.wait(left)
             if self._due or (deadline is not None and time.monotonic() >= deadline):
                 return self._call_all()
 

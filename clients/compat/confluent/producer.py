@@ -179,7 +179,7 @@ class Producer(Client):
         """
         sent.partition = _whole(sent.partition, PARTITION_BYTES)
         sent.timestamp = _whole(sent.timestamp, TIMESTAMP_BYTES)
-        sent.deadline_ms = self._producer._face.deadline_ms()
+        sent.deadline_ms = self._producer._core.deadline_ms()
         self._waiting.append(sent)
         if self._waiter is None:
             self._waiter = threading.Thread(

@@ -31,7 +31,7 @@ class StoredOffsets:
         """The offsets of the next commit."""
         self._latest: dict[Pair, TopicPartition] = {}
         """What was last committed, or is being committed."""
-        self._under_way: dict[Pair, TopicPartition] = {}
+        self._in_progress: dict[Pair, TopicPartition] = {}
         """Stored offsets whose asynchronous commit has no answer yet and is the last of their
         partition.
         """
@@ -48,7 +48,7 @@ class StoredOffsets:
         """The partition was revoked."""
         self.rows.pop(tp, None)
         self._latest.pop(tp, None)
-        self._under_way.pop(tp, None)
+        self._in_progress.pop(tp, None)
 
     def pending(self) -> list[TopicPartition]:
         """Take the offsets to commit."""
@@ -67,12 +67,12 @@ class StoredOffsets:
             return
         rows = [copy(row) for row in rows]
         taken = self._done(rows)
-        self._under_way.update((row.pair, row) for row in taken)
+        self._in_progress.update((row.pair, row) for row in taken)
 
         def ended(_offsets: object, error: Exception | None) -> None:
             for row in rows:
-                if self._under_way.get(row.pair) is row:
-                    del self._under_way[row.pair]
+                if self._in_progress.get(row.pair) is row:
+                    del self._in_progress[row.pair]
                 if error is not None and row in taken and self._latest.get(row.pair) is row:
                     self.rows.setdefault(row.pair, copy(row))
                 row.error = None if error is None else error_of(error)
@@ -93,7 +93,7 @@ class StoredOffsets:
         taken: list[TopicPartition] = []
         for row in rows:
             self._latest[row.pair] = row
-            self._under_way.pop(row.pair, None)
+            self._in_progress.pop(row.pair, None)
             stored = self.rows.get(row.pair)
             if stored is not None and stored.offset <= row.offset:
                 del self.rows[row.pair]
@@ -112,7 +112,7 @@ class StoredOffsets:
         """
         if gone is None:
             self._consumer._end_commits()  # one that fails gives its offsets back
-        repeated = {pair: copy(row) for pair, row in self._under_way.items()}
+        repeated = {pair: copy(row) for pair, row in self._in_progress.items()}
         found = repeated | self.rows
         rows = [row for pair, row in found.items() if gone is None or pair in gone]
         if not self._is_automatic or not rows:

@@ -305,21 +305,21 @@ class AutoCommit:
         self._interval_ms = interval_ms
         self._backoff_ms = backoff_ms
         self._next_ms: int | None = None
-        self._under_way = False
+        self._in_progress = False
 
     def is_due(self, now_ms: int) -> bool:
         """Whether to commit now; the first call only starts the clock."""
         if self._next_ms is None:
             self._next_ms = now_ms + self._interval_ms
-        return not self._under_way and now_ms >= self._next_ms
+        return not self._in_progress and now_ms >= self._next_ms
 
     def begin(self, now_ms: int) -> None:
         """A commit was sent."""
-        self._under_way = True
+        self._in_progress = True
         self._next_ms = now_ms + self._interval_ms
 
     def end(self, now_ms: int, *, retry: bool) -> None:
         """The commit is done; ``retry``: it failed, and may succeed after retry.backoff.ms."""
-        self._under_way = False
+        self._in_progress = False
         if retry:
             self._next_ms = now_ms + self._backoff_ms

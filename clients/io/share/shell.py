@@ -20,10 +20,10 @@ from kstore.clients.io.share.node import ShareNode
 from kstore.errors import InvalidGroupIdError, KafkaError
 from kstore.types import TopicPartition
 
-__all__ = ["ShareShell", "WokenError"]
+__all__ = ["InterruptedPollError", "ShareShell"]
 
 
-class WokenError(Exception):
+class InterruptedPollError(Exception):
     """wakeup() has interrupted the call."""
 
 
@@ -138,7 +138,7 @@ class ShareShell:
         while True:
             if self._is_woken:
                 self._is_woken = False
-                raise WokenError("wakeup() was called")
+                raise InterruptedPollError("wakeup() was called")
             self.event.clear()
             error = self._membership.take_error()
             if error is None and self.failures:

@@ -16,7 +16,7 @@ from kstore.cli.client_config import client_config
 from kstore.cli.options import Json, ProfileName, Properties, Servers
 from kstore.cli.records import read_options as options
 from kstore.cli.records.field_formats import KeyFormat, Registry, ValueFormat, coder
-from kstore.cli.records.reading import Committing, Newcomers, copy, decoded
+from kstore.cli.records.reading import Committing, NewPartitionListener, copy, decoded
 from kstore.cli.records.record_text import to_json
 from kstore.cli.records.start import Start, check_place, parse_start, place
 from kstore.cli.records.templates import template
@@ -72,7 +72,7 @@ def consume(
             check_place(consumer, topic, partition)
         commits = Committing(consumer, wanted=group is not None and _commits(properties))
         if group is not None:
-            consumer.subscribe(wanted, Newcomers(consumer, start, commits))
+            consumer.subscribe(wanted, NewPartitionListener(consumer, start, commits))
         else:
             _begin(consumer, wanted, partition, start or Start("beginning"))
         source = topic or f"topics that match {topic_regex}"

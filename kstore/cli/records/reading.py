@@ -19,7 +19,7 @@ from kstore.types import TopicPartition
 if TYPE_CHECKING:
     from kstore.clients import Consumer, ConsumerRecord
 
-__all__ = ["Committing", "Newcomers", "copy", "decoded"]
+__all__ = ["Committing", "NewPartitionListener", "copy", "decoded"]
 
 Write = Callable[[OutputRecord], bytes]
 Decode = Callable[["ConsumerRecord"], OutputRecord]
@@ -29,7 +29,7 @@ _NAMED = 10
 """Up to this number, partitions are listed one by one."""
 
 
-class Newcomers:
+class NewPartitionListener:
     """A group's rebalance listener. New partitions begin at the start position if the group has
     committed nothing; revoked partitions are committed.
     """

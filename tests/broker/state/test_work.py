@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstore.broker.state.work import UnderWay, Work, whole
+from kstore.broker.state.work import RunningWork, Work, whole
 
 
 def counting(pieces: int) -> Work[str]:
@@ -15,9 +15,9 @@ def counting(pieces: int) -> Work[str]:
 
 @pytest.mark.parametrize("pieces", [0, 1, 5])
 def test_each_call_does_a_piece_and_the_last_one_says_so(pieces: int) -> None:
-    under_way = UnderWay(counting(pieces))
-    assert [under_way.go_on() for _ in range(pieces + 1)] == [False] * pieces + [True]
-    assert under_way.result == whole(counting(pieces)) == f"{pieces} pieces"
+    running = RunningWork(counting(pieces))
+    assert [running.go_on() for _ in range(pieces + 1)] == [False] * pieces + [True]
+    assert running.result == whole(counting(pieces)) == f"{pieces} pieces"
 
 
 def test_what_the_work_raises_comes_to_who_drives_it() -> None:
@@ -25,9 +25,9 @@ def test_what_the_work_raises_comes_to_who_drives_it() -> None:
         yield
         raise ValueError("no")
 
-    under_way = UnderWay(failing())
-    assert not under_way.go_on()
+    running = RunningWork(failing())
+    assert not running.go_on()
     with pytest.raises(ValueError, match="no"):
-        under_way.go_on()
+        running.go_on()
     with pytest.raises(ValueError, match="no"):
         whole(failing())

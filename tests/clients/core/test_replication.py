@@ -158,7 +158,7 @@ def test_what_is_too_large_is_halved_down_to_single_records() -> None:
             assert copy.buffered_bytes > before
         else:
             assert not copy.split()
-            copy.under_way = piece
+            copy.in_progress = piece
             copy.acknowledged()
     assert sizes == [3, 1, 2, 1, 1]
     assert copy.position == 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kstore.broker.api import RequestContext
 from kstore.broker.api.metadata.metadata import EncodedMetadata, Missing, handle_metadata
-from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.runtime.membership.membership import StandaloneMembership
 from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -169,7 +169,9 @@ def test_all_topics_of_an_image() -> None:
         )
     config = {"auto.create.topics.enable": True}
     node = SimpleNamespace(node_id=1, config=config)
-    broker = SimpleNamespace(node=node, image=image, membership=Alone(1, 0), authorizer=None)
+    broker = SimpleNamespace(
+        node=node, image=image, membership=StandaloneMembership(1, 0), authorizer=None
+    )
     ctx = RequestContext(3, 12, 1, "me", "host", "id", "L", "User:ANONYMOUS")
     encoded = handle_metadata(broker, MetadataRequest(topics=None), ctx)  # type: ignore[arg-type]
     assert isinstance(encoded, EncodedMetadata)

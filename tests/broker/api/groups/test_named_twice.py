@@ -29,7 +29,7 @@ def broker_without_group() -> Any:
         raise error_for(REFUSED)
 
     groups = SimpleNamespace(answer=answer)
-    return SimpleNamespace(image=image, groups=lambda: groups, partition_news=None)
+    return SimpleNamespace(image=image, groups=lambda: groups, partition_lookup=None)
 
 
 def rows_of(response: Any) -> list[tuple[int, int]]:

@@ -53,7 +53,7 @@ def test_who_is_eligible_follows_from_the_settings_that_hold_when_a_leader_ends(
             await reached(lambda: partition().leader != leader.node_id)
         else:
             with monkeypatch.context() as patch:
-                patch.setattr(type(controller.growth), "under_way", {"t": None})
+                patch.setattr(type(controller.growth), "in_progress", {"t": None})
                 await controller.exclusively(controller.growth._fence, "t", {leader.node_id})
         assert (partition().leader == left) == (least == 2)
 
@@ -102,7 +102,7 @@ def test_a_setting_that_was_read_for_another_topic_ends_who_is_eligible(
                 controller.replicas_failed(node, {("other", 0)})
                 await reached(lambda: controller.state.topics["other"].partitions[0].leader != 0)
             else:
-                patch.setattr(type(controller.growth), "under_way", {"other": None})
+                patch.setattr(type(controller.growth), "in_progress", {"other": None})
                 await controller.exclusively(controller.growth._fence, "other", {0})
         for path in heard:
             controller._note(path)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from kstore.broker.runtime.coordinators.topic import AloneTopic, ClusterTopic, CoordinatorTopic
+from kstore.broker.runtime.coordinators.topic import ClusterTopic, CoordinatorTopic, StandaloneTopic
 from kstore.broker.state.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -55,7 +55,7 @@ class Place:
 
     def alone(self) -> CoordinatorTopic:
         given: Any = self
-        return AloneTopic(NAME, given, given, given)
+        return StandaloneTopic(NAME, given, given, given)
 
     def in_cluster(self) -> CoordinatorTopic:
         given: Any = self

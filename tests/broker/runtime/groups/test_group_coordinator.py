@@ -14,7 +14,7 @@ import pytest
 import kstore
 from kstore.broker.runtime.coordinators.partition_writer import PartitionWriter
 from kstore.broker.runtime.coordinators.partitions import partition_of
-from kstore.broker.runtime.coordinators.topic import AloneTopic
+from kstore.broker.runtime.coordinators.topic import StandaloneTopic
 from kstore.broker.runtime.groups.group_coordinator import GroupCoordinator
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.timers import TimerTable
@@ -79,7 +79,7 @@ class Host:
         return 1_000_000
 
     def coordinator(self) -> GroupCoordinator:
-        topic = AloneTopic(OFFSETS_TOPIC, self, self, self.topics)
+        topic = StandaloneTopic(OFFSETS_TOPIC, self, self, self.topics)
         writer = PartitionWriter(self, self, self)
         return GroupCoordinator(self, topic, writer, self, self, None)
 

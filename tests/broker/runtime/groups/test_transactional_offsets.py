@@ -13,7 +13,7 @@ from kstore.errors import ErrorCode
 from kstore.protocol.schema import ZERO_UUID
 from tests.beside.waiting import turns
 from tests.broker.runtime.coordinators.cluster_host import GROUPS
-from tests.broker.runtime.groups.test_partition_news import TRANSACTIONAL, Cluster, in_cluster
+from tests.broker.runtime.groups.test_partition_lookup import TRANSACTIONAL, Cluster, in_cluster
 
 MINE, ANOTHER = 7, 8  # two producers; the first one commits
 LATER = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -101,7 +101,7 @@ def test_a_mark_that_stays_is_told_and_the_old_log_goes(
             f"t-0 is served from {moving.dirs[1].path}, but the mark of its copy can't be removed: "
         )
         assert moving.told[0].endswith("; the next start removes it")
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
         assert not moving.is_in(0)
 
     moving.loop.run_until_complete(story())
@@ -138,7 +138,7 @@ def test_a_mark_is_gone_durably_although_the_attempt_before_failed_in_between(
         monkeypatch.setattr(SystemFileSystem, "fsync_dir", fsync_dir)
         moving.begin(1)
         await moving.serves_from(1)
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
         assert synced == [str(moving.folders[1] / "t-0")]
 
     moving.loop.run_until_complete(story())

@@ -163,12 +163,12 @@ def test_the_next_move_waits_until_the_copy_is_the_partition(
         await moving.calls_run(1, 2)
         assert moving.has_mark(1)
         assert not moving.is_in(2)
-        [move] = moving.moves.under_way()
+        [move] = moving.moves.in_progress()
         assert (move.origin, move.target) == (moving.dirs[0], moving.dirs[1])
         assert moving.moves.home_of(KEY, moving.partition.log) is moving.dirs[0]
         renaming.set()
         await reached(lambda: moving.names() == ["c/t-0"])
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
 
     moving.loop.run_until_complete(story())
     assert not moving.has_mark(2)
@@ -201,7 +201,7 @@ def test_a_move_that_is_cancelled_at_once_can_begin_again(moving: Moving) -> Non
     async def story() -> None:
         moving.begin(1)
         moving.begin(0)  # its current log dir: this only cancels the move
-        assert moving.moves.under_way() == []
+        assert moving.moves.in_progress() == []
         moving.begin(1)
         await moving.serves_from(1)
 
@@ -284,7 +284,7 @@ def test_a_copy_with_a_mark_is_not_moved_on(
             moving.begin(1)
             await reached(lambda: moving.told)
         moving.begin(2)
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
 
     moving.loop.run_until_complete(story())
     assert "restart the broker first" in moving.told[1]
@@ -326,7 +326,7 @@ def test_no_other_log_in_the_target_is_deleted(
         if deleted:
             moving.table.remove_topic(b"t")
         renaming.set()
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
 
     moving.loop.run_until_complete(story())
     assert ["File exists" in told for told in moving.told] == ([] if deleted else [True])
@@ -340,7 +340,7 @@ def test_a_copy_that_an_earlier_start_left_stays(moving: Moving) -> None:
 
     async def story() -> None:
         moving.begin(1)
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
 
     moving.loop.run_until_complete(story())
     assert "File exists" in moving.told[0]
@@ -373,7 +373,7 @@ def test_a_new_log_that_replaces_the_copy_is_not_deleted(
         may.set()
         [(_, new, stray)] = await opening
         assert stray is not None
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
         return new
 
     monkeypatch.setattr(replica_moves, "_copy_slice", copy_slice)
@@ -455,7 +455,7 @@ def test_the_new_names_are_durable_before_appends_and_before_the_next_mark(
     async def story() -> None:
         moving.begin(1)
         await reached(lambda: moving.partition.log.log_dir is moving.dirs[1])
-        await reached(lambda: not moving.moves.under_way())
+        await reached(lambda: not moving.moves.in_progress())
 
     monkeypatch.setattr(SystemFileSystem, "fsync_dir", fsync_dir)
     moving.loop.run_until_complete(story())
@@ -467,17 +467,17 @@ def test_a_move_is_finished_and_the_next_begins_while_files_are_removed(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may = threading.Event()
-    under_way: list[list[ReplicaMove]] = []
+    in_progress: list[list[ReplicaMove]] = []
     real = LogDir.remove_step
 
     def remove_step(log_dir: LogDir, path: str) -> bool:
-        under_way.append(moving.moves.under_way())
+        in_progress.append(moving.moves.in_progress())
         assert may.wait(60)
         return real(log_dir, path)
 
     async def story() -> None:
         moving.begin(1)
-        await reached(lambda: under_way)
+        await reached(lambda: in_progress)
         moving.begin(2)
         await moving.calls_run(2)
         may.set()
@@ -486,5 +486,5 @@ def test_a_move_is_finished_and_the_next_begins_while_files_are_removed(
     monkeypatch.setattr(removal, "STEP_BYTES", 1000)
     monkeypatch.setattr(LogDir, "remove_step", remove_step)
     moving.loop.run_until_complete(story())
-    assert under_way[0] == []
+    assert in_progress[0] == []
     assert moving.told == []

@@ -22,7 +22,7 @@ from kstore.broker.api.logs.list_offsets import handle_list_offsets
 from kstore.broker.runtime.dir_threads import DirThreads
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.log_dirs.fsync_batch import FsyncBatcher
-from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.runtime.membership.membership import StandaloneMembership
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.peers.peers import Peers
 from kstore.broker.runtime.replication.fetchers import Fetchers
@@ -101,7 +101,7 @@ class Node:
         self.config = CONFIG | config
         self.partitions = partitions
         self.reports: list[str] = []
-        self.membership = Alone(node_id, 0)
+        self.membership = StandaloneMembership(node_id, 0)
         self.env: Env | None = None
         """For its logs; None: the machine."""
         self.alive = False

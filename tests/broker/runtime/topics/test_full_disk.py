@@ -10,7 +10,7 @@ import pytest
 
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.store import StoreDiskError
-from kstore.broker.runtime.topics.alone_topics import AloneTopics
+from kstore.broker.runtime.topics.standalone_topics import StandaloneTopics
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
 from kstore.errors import ErrorCode
@@ -19,7 +19,7 @@ from kstore.protocol.registry import decode_response
 from kstore.record import build_batch
 from tests.beside.waiting import reached
 from tests.broker.api.requests.world import World, in_world
-from tests.broker.runtime.topics.test_alone_topics import failing_once, shown, topics_of
+from tests.broker.runtime.topics.test_standalone_topics import failing_once, shown, topics_of
 from tests.record_requests import only, produce_request
 
 FULL = StoreDiskError("the disk is full")
@@ -79,7 +79,7 @@ def test_a_deletion_that_cannot_be_noted_as_finished_is_finished(
     in_world(tmp_path, afterwards)
 
 
-async def half_grown(world: World, in_the_way: Path) -> AloneTopics:
+async def half_grown(world: World, in_the_way: Path) -> StandaloneTopics:
     """A topic of one partition with three in the store, until a file is not in the way."""
     topics = topics_of(world)
     await topics.create(NewTopic("t"))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.transactions.admission import OwnAdmission
+from kstore.broker.runtime.transactions.admission import LocalAdmission
 from kstore.broker.state.transactions.state import TV_2
 from kstore.broker.state.transactions.steps import Claim
 from kstore.errors import ErrorCode
@@ -45,14 +45,14 @@ class Coordinator:
         return SimpleNamespace(log=LOG)
 
 
-def admission(coordinator: Coordinator | None, appended: list[Any] | None = None) -> OwnAdmission:
+def admission(coordinator: Coordinator | None, appended: list[Any] | None = None) -> LocalAdmission:
     transactions: Lazy[Any] = Lazy(lambda: coordinator)
     transactions.made = coordinator
     produce: Any = SimpleNamespace(appended=[] if appended is None else appended)
-    return OwnAdmission(transactions, produce)
+    return LocalAdmission(transactions, produce)
 
 
-def admitted(of: OwnAdmission, *, adds: bool) -> Any:
+def admitted(of: LocalAdmission, *, adds: bool) -> Any:
     connection: Any = None
     return of.admit(connection, "tx", CLAIM, frozenset({PLACE}), adds=adds)
 

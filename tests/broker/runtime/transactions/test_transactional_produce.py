@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstore.broker.runtime.lazy import Lazy
-from kstore.broker.runtime.transactions.admission import OwnAdmission
+from kstore.broker.runtime.transactions.admission import LocalAdmission
 from kstore.broker.runtime.transactions.produce import WAIT_S, TransactionalProduce
 from kstore.errors import ErrorCode
 
@@ -33,7 +33,7 @@ class Place:
             loop=SimpleNamespace(time=lambda: self.now),
         )
         produce: Any = None
-        admission = OwnAdmission(transactions, produce)
+        admission = LocalAdmission(transactions, produce)
         self.produce = TransactionalProduce(node, Lazy(lambda: admission))
 
     def _verify(self, transactional_id: str, claim: Any, places: Iterable[Any]) -> dict[Any, int]:

@@ -209,10 +209,10 @@ class Controller(RuleBasedStateMachine):
         if set(replicas) <= self.registered.keys():
             self._move(place, replicas)
 
-    @precondition(lambda self: any(steps.under_way(p) for _, _, p in self.state.partitions()))
+    @precondition(lambda self: any(steps.in_progress(p) for _, _, p in self.state.partitions()))
     @rule(place=places)
     def cancel(self, place: tuple[str, int]) -> None:
-        if steps.under_way(self._partition(place)):
+        if steps.in_progress(self._partition(place)):
             self._move(place, None)
 
     def _move(self, place: tuple[str, int], target: list[int] | None) -> None:
@@ -228,7 +228,7 @@ class Controller(RuleBasedStateMachine):
         self._take([PartitionChange(*place, new, dropped=dropped)])
         now = self._partition(place)
         if target is None:
-            assert not steps.under_way(now)
+            assert not steps.in_progress(now)
         else:
             stays = [each for each in now.replicas if each not in now.removing]
             assert stays == target
@@ -407,7 +407,7 @@ def _empty_isr(partition: PartitionImage, alive: Collection[int], *_: Any, **__:
 
 def _too_early(partition: PartitionImage, *_: Any) -> PartitionImage | None:
     """Completes what has only begun."""
-    if not steps.under_way(partition):
+    if not steps.in_progress(partition):
         return None
     kept = tuple(each for each in partition.replicas if each not in partition.removing)
     epoch = partition.leader_epoch + 1

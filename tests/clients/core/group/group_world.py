@@ -152,9 +152,9 @@ class User:
 
     def lose(self, place: int) -> None:
         """A request, or its answer, is lost, and the member notices."""
-        under_way = self.outbox + [request for request, _ in self.waiting]
-        if under_way:
-            self.forget(under_way[place % len(under_way)])
+        in_progress = self.outbox + [request for request, _ in self.waiting]
+        if in_progress:
+            self.forget(in_progress[place % len(in_progress)])
 
     def forget(self, request: Message) -> None:
         """No answer will come to this one."""

@@ -16,8 +16,8 @@ from kstore.broker.api.topics.delete_records import handle_delete_records
 from kstore.broker.coordination import own_contractions, znodes
 from kstore.broker.coordination.store import StoreDiskError, StoreError
 from kstore.broker.runtime.log_dirs.log_manager import LogManager
-from kstore.broker.runtime.topics import alone_topics
-from kstore.broker.runtime.topics.alone_topics import AloneTopics
+from kstore.broker.runtime.topics import standalone_topics
+from kstore.broker.runtime.topics.standalone_topics import StandaloneTopics
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC
 from kstore.broker.state.metadata.image import TopicImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
@@ -47,13 +47,13 @@ class Groups:
         """The broker knows nothing about the topic."""
 
 
-def topics_of(world: World) -> AloneTopics:
+def topics_of(world: World) -> StandaloneTopics:
     topics = world.broker.topics
-    assert isinstance(topics, AloneTopics)
+    assert isinstance(topics, StandaloneTopics)
     return topics
 
 
-async def made(world: World) -> AloneTopics:
+async def made(world: World) -> StandaloneTopics:
     topics = topics_of(world)
     await topics.create(NewTopic("t", 3, 1, configs=ORDERED))
     return topics
@@ -77,7 +77,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: 
 def test_no_error_ends_the_way_to_a_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(alone_topics, "STORE_RETRY_S", 0.0)
+    monkeypatch.setattr(standalone_topics, "STORE_RETRY_S", 0.0)
 
     async def story(world: World) -> None:
         topics = await made(world)
@@ -205,7 +205,7 @@ def test_a_topic_whose_expansion_was_not_finished_does_not_shrink(
     in_world(tmp_path, story)
 
 
-def stored_leaders(topics: AloneTopics) -> list[int]:
+def stored_leaders(topics: StandaloneTopics) -> list[int]:
     return [each.leader for each in znodes.read_topic(topics._store, "t").partitions]
 
 
@@ -278,7 +278,7 @@ async def deleted_records(
     return [(row.error_code, row.low_watermark) for row in response.topics[0].partitions]
 
 
-async def shrunk(world: World) -> AloneTopics:
+async def shrunk(world: World) -> StandaloneTopics:
     """A topic with records in two retired partitions."""
     topics = await made(world)
     for index in (1, 2):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kstore.broker.runtime.late_answer import LateAnswer
+from kstore.broker.runtime.response_future import ResponseFuture
 from kstore.errors import ErrorCode, KafkaError, error_for
 from kstore.protocol.groups.classic import HeartbeatResponse
 from kstore.protocol.schema import Message
@@ -16,7 +16,7 @@ ANSWER = HeartbeatResponse(throttle_time_ms=1)
 
 def test_its_receiver_is_called_once_with_the_first_answer() -> None:
     received: list[Message | Exception] = []
-    late = LateAnswer()
+    late = ResponseFuture()
     late.when_given(received.append)
     assert received == []
     late.give(ANSWER)
@@ -30,7 +30,7 @@ def test_a_receiver_that_fails_keeps_nobody_else_from_an_answer(
     def failing(_: Message | Exception) -> None:
         raise OSError("the connection is gone")
 
-    late = LateAnswer()
+    late = ResponseFuture()
     late.when_given(failing)
     late.give(ANSWER)
     assert "the connection is gone" in caplog.text
@@ -38,7 +38,7 @@ def test_a_receiver_that_fails_keeps_nobody_else_from_an_answer(
 
 def test_who_asks_after_it_was_given_gets_it_at_once() -> None:
     received: list[Message | Exception] = []
-    late = LateAnswer()
+    late = ResponseFuture()
     late.give(ANSWER)
     late.when_given(received.append)
     assert received == [ANSWER]
@@ -51,7 +51,7 @@ def test_an_error_can_be_turned_into_an_answer() -> None:
         assert isinstance(answer, KafkaError)
         return HeartbeatResponse(error_code=answer.code)
 
-    late = LateAnswer().converted(turn)
+    late = ResponseFuture().converted(turn)
     late.when_given(received.append)
     late.give(error_for(ErrorCode.NOT_COORDINATOR))
     assert received == [HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)]
@@ -65,7 +65,7 @@ def test_other_errors_reach_the_receiver_as_they_are() -> None:
         raise bug
 
     for given in (bug, ANSWER):
-        late = LateAnswer().converted(turn)
+        late = ResponseFuture().converted(turn)
         late.when_given(received.append)
         late.give(given)
     assert received == [bug, bug]
@@ -73,9 +73,9 @@ def test_other_errors_reach_the_receiver_as_they_are() -> None:
 
 def test_it_can_be_awaited() -> None:
     async def story() -> None:
-        late, failed, given_up = LateAnswer(), LateAnswer(), LateAnswer()
+        late, failed, given_up = ResponseFuture(), ResponseFuture(), ResponseFuture()
 
-        async def answer(asked: LateAnswer) -> Message:
+        async def answer(asked: ResponseFuture) -> Message:
             return await asked
 
         tasks = [asyncio.ensure_future(answer(each)) for each in (late, failed, given_up)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kstore.broker.compose import compose
-from kstore.broker.compose.alone_broker import AloneBroker
 from kstore.broker.compose.cluster_broker import ClusterBroker
-from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.compose.standalone_broker import StandaloneBroker
+from kstore.broker.runtime.membership.membership import StandaloneMembership
 from kstore.broker.state.work import whole
 from kstore.config import BrokerConfig
 from kstore.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ from kstore.protocol.controller.broker_requests import BrokerHeartbeatRequest
 
 @pytest.mark.parametrize(
     ("settings", "form"),
-    [({}, AloneBroker), ({"kstore.coordination.dir": "shared"}, ClusterBroker)],
+    [({}, StandaloneBroker), ({"kstore.coordination.dir": "shared"}, ClusterBroker)],
 )
 def test_the_settings_decide_the_form(settings: dict[str, str], form: type) -> None:
     server: Any = object()
@@ -36,7 +36,7 @@ def test_the_settings_decide_the_form(settings: dict[str, str], form: type) -> N
 
 def test_who_is_alone_answers_at_once_and_is_its_own_controller() -> None:
     async def story() -> None:
-        place = Alone(7, 42)
+        place = StandaloneMembership(7, 42)
         await place.start()
         await place.wait_joined()
         assert (place.controller_id, place.broker_epoch, place.controller_epoch) == (7, 42, 1)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.state.metadata.image import MetadataImage
 
-__all__ = ["NamedPartition", "PartitionNews", "waiting_commits"]
+__all__ = ["NamedPartition", "PartitionLookup", "waiting_commits"]
 
 WAIT_S = 1.0
 """The time limit for the store, and again for the controller."""
@@ -56,7 +56,7 @@ class NamedPartition(NamedTuple):
         return topic is not None and 0 <= self.partition < len(topic.partitions)
 
 
-class PartitionNews:
+class PartitionLookup:
     """Finds new partitions, for a broker of a cluster."""
 
     def __init__(
@@ -135,10 +135,10 @@ class PartitionNews:
         return await asyncio.shield(self._looking)
 
 
-def waiting_commits(news: Lazy[PartitionNews] | None, group_id: str) -> PartitionNews | None:
+def waiting_commits(lookup: Lazy[PartitionLookup] | None, group_id: str) -> PartitionLookup | None:
     """The part with the queue of the group's waiting commits. None if none waits."""
-    if news is not None and news.made is not None and news.made.has_line(group_id):
-        return news.made
+    if lookup is not None and lookup.made is not None and lookup.made.has_line(group_id):
+        return lookup.made
     return None
 
 

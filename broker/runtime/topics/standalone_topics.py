@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kstore.broker.state.metadata.image import TopicImage
     from kstore.broker.state.metadata.topic_rules import NewTopic
 
-__all__ = ["AloneTopics", "GroupsOfTopics"]
+__all__ = ["GroupsOfTopics", "StandaloneTopics"]
 
 LOGGER = logging.getLogger("kstore.broker")
 STORE_RETRY_S = 0.5
@@ -73,7 +73,7 @@ class GroupsOfTopics(Protocol):
         """Called when the partitions of a topic from index ``first`` on were removed."""
 
 
-class AloneTopics(Topics):
+class StandaloneTopics(Topics):
     """Topics of a single broker, with contractions."""
 
     def __init__(

@@ -18,8 +18,8 @@ from kstore.broker.api.transactions.transactions import handle_txn_offset_commit
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import StoreUnavailableError
-from kstore.broker.runtime.groups import partition_news
-from kstore.broker.runtime.groups.partition_news import NamedPartition, PartitionNews
+from kstore.broker.runtime.groups import partition_lookup
+from kstore.broker.runtime.groups.partition_lookup import NamedPartition, PartitionLookup
 from kstore.broker.runtime.lazy import Lazy
 from kstore.broker.runtime.transactions.markers import Markers
 from kstore.broker.state.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -58,7 +58,7 @@ class Cluster:
         given: Any = self
         self.groups = host.groups
         self.markers = Lazy(lambda: Markers(host, host, host.writer, lambda *ended: None))
-        self.partition_news = Lazy(lambda: PartitionNews(given, given, given, given))
+        self.partition_lookup = Lazy(lambda: PartitionLookup(given, given, given, given))
         self.new: TopicImage | None = None
 
     @property
@@ -228,7 +228,7 @@ def test_a_commit_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
         second = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), offset=6)
         assert await second == await first == [ErrorCode.NONE]
         assert await cluster.committed("new", 0) == 6
-        assert not cluster.partition_news().has_line("g")
+        assert not cluster.partition_lookup().has_line("g")
 
     in_cluster(tmp_path, story)
 
@@ -258,17 +258,17 @@ def test_commits_do_not_wait_for_ever_behind_others(
     async def story(cluster: Cluster) -> None:
         await cluster.serve()
         topic = cluster.make("new", 1)
-        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
+        monkeypatch.setattr(partition_lookup, "LINE_S", 0.05)
         commits = [cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0)) for _ in range(3)]
         assert [await commit for commit in commits] == [[LATER]] * 3
-        assert not cluster.partition_news().has_line("g")
+        assert not cluster.partition_lookup().has_line("g")
 
     in_cluster(tmp_path, story)
 
 
 def test_a_look_up_that_hangs_is_the_only_one(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
-        news, topic = cluster.partition_news(), cluster.make("new", 1)
+        lookup, topic = cluster.partition_lookup(), cluster.make("new", 1)
         asked, answered = 0, asyncio.Event()
 
         async def hanging(call: Callable[[], Any]) -> Any:
@@ -279,7 +279,7 @@ def test_a_look_up_that_hangs_is_the_only_one(tmp_path: Path) -> None:
 
         cluster.run_blocking = hanging  # type: ignore[method-assign]
         hears = [
-            asyncio.ensure_future(news.hear([NamedPartition("new", ZERO_UUID, 0)]))
+            asyncio.ensure_future(lookup.hear([NamedPartition("new", ZERO_UUID, 0)]))
             for _ in range(3)
         ]
         await turns()
@@ -310,17 +310,17 @@ def test_names_that_no_topic_can_have_are_not_looked_up(tmp_path: Path, name: st
 
 def test_a_topic_that_was_made_again_is_another_one(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
-        news, old = cluster.partition_news(), cluster.make("new", 1)
+        lookup, old = cluster.partition_lookup(), cluster.make("new", 1)
         cluster.tell(old)
         znodes.delete_topic(cluster.store, old)
         new = cluster.make("new", 2)
         gone = NamedPartition("", old.topic_id, 1)
-        assert await news.hear([gone]), "it does not exist: nothing is waited for"
+        assert await lookup.hear([gone]), "it does not exist: nothing is waited for"
         cluster.silent = True
-        assert not await news.hear([NamedPartition("", new.topic_id, 1)])
-        assert not await news.hear([NamedPartition("new", ZERO_UUID, 1)])
+        assert not await lookup.hear([NamedPartition("", new.topic_id, 1)])
+        assert not await lookup.hear([NamedPartition("new", ZERO_UUID, 1)])
         cluster.tell(new)
-        assert await news.hear([NamedPartition("", new.topic_id, 1), gone])
+        assert await lookup.hear([NamedPartition("", new.topic_id, 1), gone])
 
     in_cluster(tmp_path, story)
 
@@ -329,7 +329,7 @@ def test_the_store_is_not_searched_for_an_id_by_who_has_heard_of_everything(tmp_
     async def story(cluster: Cluster) -> None:
         cluster.tell(cluster.make("new", 1))
         cluster.store.children = None  # type: ignore[method-assign, assignment]
-        assert await cluster.partition_news().hear([NamedPartition("", uuid4(), 0)])
+        assert await cluster.partition_lookup().hear([NamedPartition("", uuid4(), 0)])
 
     in_cluster(tmp_path, story)
 
@@ -369,7 +369,7 @@ def test_a_member_leaves_though_a_commit_waits_for_ever(
     async def story(cluster: Cluster) -> None:
         await cluster.serve()
         member = await cluster.ends(stable_member(cluster.groups()))
-        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
+        monkeypatch.setattr(partition_lookup, "LINE_S", 0.05)
         topic = cluster.make("new", 1)
         first = cluster.begin(LAST_BY_NAME, ("new", topic.topic_id, 0), member_id=member)
         broker: Any = cluster
@@ -398,7 +398,7 @@ async def waits_behind(cluster: Cluster, first: asyncio.Task[list[int]], rest: A
     cluster.tell(cluster.new)
     codes, answer = await first, await later
     assert (codes, overtook) == ([ErrorCode.NONE], False)
-    assert not cluster.partition_news().has_line("g")
+    assert not cluster.partition_lookup().has_line("g")
     return answer
 
 
@@ -476,12 +476,12 @@ def test_a_transaction_s_offsets_are_to_be_repeated_where_commits_wait_for_ever(
 ) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.serve()
-        monkeypatch.setattr(partition_news, "LINE_S", 0.05)
-        async with cluster.partition_news().behind("g"):
+        monkeypatch.setattr(partition_lookup, "LINE_S", 0.05)
+        async with cluster.partition_lookup().behind("g"):
             assert await cluster.begin(TRANSACTIONAL, ("heard-of", ZERO_UUID, 0)) == [LATER]
 
     in_cluster(tmp_path, story)
 
 
 def test_commits_end_before_the_limit_of_what_waits_behind_them() -> None:
-    assert 2 * partition_news.WAIT_S < partition_news.LINE_S < partition_news.BEHIND_S
+    assert 2 * partition_lookup.WAIT_S < partition_lookup.LINE_S < partition_lookup.BEHIND_S

@@ -13,14 +13,14 @@ from typing import Any, TypeVar, cast
 from kstore.errors import KafkaError
 from kstore.protocol.schema import Message
 
-__all__ = ["LateAnswer", "converted"]
+__all__ = ["ResponseFuture", "converted"]
 
 R = TypeVar("R", bound=Message)
 LOGGER = logging.getLogger(__name__)
 CONVERTED = (Message, KafkaError)
 
 
-class LateAnswer:
+class ResponseFuture:
     """Given once, and received once: by `when_given`, or by awaiting it. It is no subclass of
     Awaitable, because `isinstance` is slow for abstract classes.
     """
@@ -32,7 +32,7 @@ class LateAnswer:
         self._receive: Callable[[Message | Exception], None] | None = None
         self._convert: Callable[[Message | KafkaError], Message] | None = None
 
-    def converted(self, convert: Callable[[Message | KafkaError], Message]) -> LateAnswer:
+    def converted(self, convert: Callable[[Message | KafkaError], Message]) -> ResponseFuture:
         """Give the receiver what ``convert`` returns for the answer, or for a KafkaError. Call this
         before the answer is given.
         """
@@ -89,7 +89,7 @@ def converted(
     """
     if isinstance(answer, Message):
         return convert(answer)
-    if isinstance(answer, LateAnswer):
+    if isinstance(answer, ResponseFuture):
         return cast("Awaitable[R]", answer.converted(convert))
     return _converted_later(answer, convert)
 

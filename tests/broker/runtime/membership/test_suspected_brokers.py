@@ -13,8 +13,8 @@ import pytest
 from kstore.broker.coordination import registration, znodes
 from kstore.broker.coordination.memory_store import MemoryStore
 from kstore.broker.coordination.store import Store, StoreUnavailableError
-from kstore.broker.runtime.membership import suspicions
-from kstore.broker.runtime.membership.suspicions import Suspicions
+from kstore.broker.runtime.membership import suspected_brokers
+from kstore.broker.runtime.membership.suspected_brokers import SuspectedBrokers
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 from tests.conformance.kafka_broker import free_port
@@ -42,7 +42,7 @@ class World:
             report=self.told.append, run_blocking=self.run_blocking,
         )  # fmt: skip
         peers: Any = lambda: SimpleNamespace(endpoint=lambda node_id: self.endpoint)  # noqa: E731
-        self.parts = Suspicions(node, self.mine, self.metadata, peers, self.ended)
+        self.parts = SuspectedBrokers(node, self.mine, self.metadata, peers, self.ended)
         self.parts.on_suspected.append(lambda node_id: self.told.append(f"suspect {node_id}"))
         self.parts.on_cleared.append(lambda node_id: self.told.append(f"clear {node_id}"))
 
@@ -72,7 +72,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspicions, "PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(suspected_brokers, "PAUSES_S", (0.0, 0.0, 0.0))
 
 
 def run(story: Callable[[World], Awaitable[None]], port: int) -> None:

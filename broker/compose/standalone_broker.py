@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from kstore.broker.compose.broker import Broker
 from kstore.broker.coordination import znodes
 from kstore.broker.coordination.stores import open_own_store
-from kstore.broker.runtime.membership.membership import Alone
+from kstore.broker.runtime.membership.membership import StandaloneMembership
 from kstore.broker.runtime.metadata.cache import MetadataCache
 from kstore.broker.runtime.metadata.dynamic_configs import DynamicConfigs
-from kstore.broker.runtime.topics.alone_topics import AloneTopics
+from kstore.broker.runtime.topics.standalone_topics import StandaloneTopics
 from kstore.broker.runtime.topics.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, MetadataImage
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.transactions.markers import MarkerWriter
     from kstore.broker.state.metadata.retirement import Retirement
 
-__all__ = ["AloneBroker"]
+__all__ = ["StandaloneBroker"]
 
 QUOTA_FOLDERS = ("/config/users", "/config/clients", "/config/ips")
 
 
-class AloneBroker(Broker):
+class StandaloneBroker(Broker):
     """A single broker."""
 
     shares_store = False
@@ -45,10 +45,12 @@ class AloneBroker(Broker):
         protocols = None if self.security is None else self.security.protocols
         znodes.register_broker(self.store, myself, self.now_ms(), protocols)
         registered = self.store.stat(f"{znodes.BROKER_IDS}/{self.node_id}")
-        self.membership = Alone(self.node_id, 0 if registered is None else registered.czxid)
+        self.membership = StandaloneMembership(
+            self.node_id, 0 if registered is None else registered.czxid
+        )
         image = MetadataImage(znodes.cluster_id(self.store)).with_broker(myself, controller=True)
         self.metadata = MetadataCache(image, self.plane.forget_answers)
-        self.topics = self._own_topics = AloneTopics(
+        self.topics = self._own_topics = StandaloneTopics(
             self.node, self.store, self.metadata, self.log_manager,
             self.descriptors.refuse_logs, _Groups(self),
         )  # fmt: skip
@@ -61,21 +63,21 @@ class AloneBroker(Broker):
 
     def coordinator_topic(self, name: str) -> CoordinatorTopic:
         """A topic with all of its partitions on this broker."""
-        from kstore.broker.runtime.coordinators.topic import AloneTopic
+        from kstore.broker.runtime.coordinators.topic import StandaloneTopic
 
-        return AloneTopic(name, self.node, self.metadata, self.topics)
+        return StandaloneTopic(name, self.node, self.metadata, self.topics)
 
     def make_marker_writer(self) -> MarkerWriter:
         """A writer that appends markers to this broker's logs."""
-        from kstore.broker.runtime.transactions.markers import OwnMarkers
+        from kstore.broker.runtime.transactions.markers import LocalMarkers
 
-        return OwnMarkers(self.markers(), durable=self.partition_writer().durable)
+        return LocalMarkers(self.markers(), durable=self.partition_writer().durable)
 
     def make_admission(self) -> TransactionAdmission:
         """A TransactionAdmission that asks this broker's coordinator."""
-        from kstore.broker.runtime.transactions.admission import OwnAdmission
+        from kstore.broker.runtime.transactions.admission import LocalAdmission
 
-        return OwnAdmission(self.transactions, self.plane.produce)
+        return LocalAdmission(self.transactions, self.plane.produce)
 
     def make_scram(self) -> ScramUsers:
         """The credentials in the store."""
@@ -94,7 +96,7 @@ class _Groups:
     groups. In a cluster each coordinator sees deletions itself.
     """
 
-    def __init__(self, broker: AloneBroker) -> None:
+    def __init__(self, broker: StandaloneBroker) -> None:
         self._broker = broker
 
     async def behind(

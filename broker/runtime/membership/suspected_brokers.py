@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.peers.peers import Peers
 
-__all__ = ["Suspicions"]
+__all__ = ["SuspectedBrokers"]
 
 log = logging.getLogger("kstore.broker")
 PAUSES_S = (0.0, 0.002, 0.01, 0.05)
@@ -38,7 +38,7 @@ its port last.
 CONNECT_S = 0.2
 
 
-class Suspicions:
+class SuspectedBrokers:
     """The brokers that seem to have ended. All methods run on the broker's loop."""
 
     def __init__(
