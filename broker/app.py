@@ -211,7 +211,7 @@ async def _serve(
     first = config.listeners[0]
     try:
         if config["kstore.metrics.listener"]:
-            accepting.append(await _tell_metrics(broker, stall))
+            accepting.append(await _serve_metrics(broker, stall))
         api_url: str | None = None
         if config["kstore.http.listener"]:
             from kstore.broker.http_api import serve_api
@@ -275,7 +275,7 @@ async def _joined(membership: Membership, stop: asyncio.Event) -> bool:
         stopping.cancel()
 
 
-async def _tell_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:
+async def _serve_metrics(broker: Broker, stall: LoopStall) -> asyncio.AbstractServer:
     from kstore.broker.http_api import serve_metrics
 
     server, where = await serve_metrics(broker, stall)

@@ -61,21 +61,21 @@ class FaultInjector:
         for fault in faults:
             _check(fault)
         numbers = [self.rules.add(fault) for fault in faults]
-        self._tell_plane()
+        self._update_plane()
         return numbers
 
     def remove(self, number: int) -> bool:
         """Remove a rule; returns whether it existed."""
         found = self.rules.remove(number)
-        self._tell_plane()
+        self._update_plane()
         return found
 
     def clear(self) -> None:
         """Remove all rules. Responses that were dropped already are not sent."""
         self.rules.clear()
-        self._tell_plane()
+        self._update_plane()
 
-    def _tell_plane(self) -> None:
+    def _update_plane(self) -> None:
         self.server.broker.plane.faults = self if len(self.rules) else None
 
     # ---- what the data plane calls ----

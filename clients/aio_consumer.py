@@ -78,7 +78,7 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
             self._is_unsettled = False
 
     async def _rung(self, deadline_s: float | None) -> bool:
-        event = self.bell.event
+        event = self.poll_event.event
         if deadline_s is None:
             await event.wait()
         elif self.loop.time() >= deadline_s:
@@ -144,7 +144,7 @@ class AIOConsumer:
         if self._begun is None:
             if self._is_closed:
                 raise RuntimeError("the client is closed")
-            shell = ConsumerShell(self._settings, self._poll_event.ring, self._on_truncation)
+            shell = ConsumerShell(self._settings, self._poll_event.wake, self._on_truncation)
             self._begun = _TaskPollLoop(shell, self._poll_event, self._settings, self._interceptors)
             self._unclosed = Unclosed(
                 self, self._begun.loop, shell.forget, what="consumers to leave their groups",
@@ -226,7 +226,7 @@ class AIOConsumer:
         """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
         self._poll_event.is_woken = True
         if self._begun is not None:
-            self._begun.loop.call_soon_threadsafe(self._poll_event.ring)
+            self._begun.loop.call_soon_threadsafe(self._poll_event.wake)
 
     # ---- positions ----
 
@@ -269,7 +269,7 @@ class AIOConsumer:
     def resume(self, *partitions: TopicPartition) -> None:
         """Like Consumer.resume."""
         self._shell.pause(partitions, paused=False)
-        self._poll_event.ring()
+        self._poll_event.wake()
 
     def paused(self) -> list[TopicPartition]:
         """The paused partitions."""
@@ -356,5 +356,5 @@ class AIOConsumer:
                 await asyncio.wait(self._tasks, timeout=timeout_ms / 1000)
             await self._attending(self._begun.shell.close(timeout_ms))
             self._begun.run_callbacks()
-            self._begun.shell.inbox.tell_losses()
+            self._begun.shell.inbox.report_losses()
         self._interceptors.close()

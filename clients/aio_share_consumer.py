@@ -21,7 +21,7 @@ from kstore.clients.share_consumer import (
     shown,
     verdict,
 )
-from kstore.clients.share_record import AcknowledgementCallback, OnError, ShareRecord, told
+from kstore.clients.share_record import AcknowledgementCallback, OnError, ShareRecord, result_of
 from kstore.errors import KafkaError
 from kstore.items import Items
 from kstore.types import TopicPartition
@@ -91,7 +91,7 @@ class AIOShareConsumer:
     async def unsubscribe(self) -> None:
         """Release the held records, leave the group, and stop reading."""
         await self._shell.unsubscribe()
-        await self._tell()
+        await self._report_results()
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""
@@ -115,7 +115,7 @@ class AIOShareConsumer:
         except InterruptedPollError as woken:
             raise WakeupError(str(woken)) from None
         finally:
-            await self._tell()
+            await self._report_results()
         return shown(rows, self._deserializers)
 
     @property
@@ -198,7 +198,7 @@ class AIOShareConsumer:
         try:
             return await self._shell.commit(timeout_ms)
         finally:
-            await self._tell()
+            await self._report_results()
 
     def commit_async(self) -> None:
         """Like ShareConsumer.commit_async."""
@@ -211,9 +211,9 @@ class AIOShareConsumer:
         """Like ShareConsumer.set_acknowledgement_callback. The callback may return an awaitable."""
         self._callback = callback
 
-    async def _tell(self) -> None:
+    async def _report_results(self) -> None:
         while self._begun is not None and self._begun.completed:
-            result = told(self._begun.completed.popleft())
+            result = result_of(self._begun.completed.popleft())
             if self._callback is not None:
                 answer = self._callback(result)
                 if inspect.isawaitable(answer):
@@ -234,4 +234,4 @@ class AIOShareConsumer:
             self._unclosed.closed()
         if self._begun is not None:
             await self._begun.close(timeout_ms)
-            await self._tell()
+            await self._report_results()

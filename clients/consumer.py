@@ -88,7 +88,7 @@ class _ThreadPollLoop(PollLoop[threading.Event]):
             self._thread.run(_called(self.shell.begin))
 
     async def _rung(self, deadline_s: float | None) -> bool:
-        event = self.bell.event
+        event = self.poll_event.event
         if deadline_s is None:
             event.wait()
         else:
@@ -141,7 +141,7 @@ class Consumer:
         self._thread = LoopThread()
         try:
             self._shell = self._do(
-                ConsumerShell, settings, self._poll_event.ring, on_truncation or log_truncation
+                ConsumerShell, settings, self._poll_event.wake, on_truncation or log_truncation
             )
             self._polls = _ThreadPollLoop(
                 self._thread, self._shell, self._poll_event, settings, self._interceptors
@@ -267,7 +267,7 @@ class Consumer:
     def wakeup(self) -> None:
         """Make the running poll(), or the next one, raise WakeupError. Any thread may call this."""
         self._poll_event.is_woken = True
-        self._poll_event.ring()
+        self._poll_event.wake()
 
     # ---- positions ----
 
@@ -423,7 +423,7 @@ class Consumer:
             concurrent.futures.wait(list(self._commits), timeout_ms / 1000)
             self._run_attending(self._shell.close(timeout_ms))
             self._polls.run_callbacks()
-            self._shell.inbox.tell_losses()
+            self._shell.inbox.report_losses()
         finally:
             self._thread.close()
             self._interceptors.close()

@@ -64,7 +64,7 @@ class PollEvent(Generic[E]):
         self.is_woken = False
         """wakeup() was called, and no poll() has raised for it yet."""
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Where the event may be set: from any thread, or on the loop."""
         self.attention = True
         self.event.set()
@@ -100,7 +100,7 @@ class PollLoop(ABC, Generic[E]):
         interceptors: Interceptors,
     ) -> None:
         self.shell = shell
-        self.bell: PollEvent[E] = poll_event
+        self.poll_event: PollEvent[E] = poll_event
         self._interceptors = interceptors
         self._deserializers = Deserializers(settings)
         self._max_records: int = settings["max.poll.records"]
@@ -121,7 +121,7 @@ class PollLoop(ABC, Generic[E]):
 
     @abstractmethod
     async def _rung(self, deadline_s: float | None) -> bool:
-        """Wait until the bell rings or the deadline passes; False if the deadline had passed
+        """Wait until the event is set or the deadline passes; False if the deadline had passed
         before.
         """
 
@@ -172,12 +172,12 @@ class PollLoop(ABC, Generic[E]):
         if self._interceptors or self._deserializers:
             taken = await self._taken(self._iteration_ms, lambda: self.shell.inbox.take(1))
             return None if taken is None else self._shown(taken)
-        self.bell.attention = False
+        self.poll_event.attention = False
         fetched = await self._taken(self._iteration_ms, self.shell.inbox.head)
         return None if fetched is None else self._until_attention(fetched)
 
     def _until_attention(self, fetched: FetchedRecords) -> Iterator[ConsumerRecord]:
-        poll_event = self.bell
+        poll_event = self.poll_event
         try:
             for record in fetched:
                 yield record
@@ -215,8 +215,8 @@ class PollLoop(ABC, Generic[E]):
 
     async def _attend(self) -> None:
         """Do everything except return records."""
-        if self.bell.is_woken:
-            self.bell.is_woken = False
+        if self.poll_event.is_woken:
+            self.poll_event.is_woken = False
             raise WakeupError("wakeup() was called")
         group, calls = self.shell.group, self.shell.calls
         if group is not None:
@@ -249,8 +249,8 @@ class PollLoop(ABC, Generic[E]):
         """The result of an operation that may call the listener meanwhile: leaving a group, and
         closing.
         """
-        ring = self.bell.ring
-        running.add_done_callback(lambda _: ring())
+        wake = self.poll_event.wake
+        running.add_done_callback(lambda _: wake())
         problem: Exception | None = None
         try:
             while not running.done():
@@ -281,14 +281,14 @@ class PollLoop(ABC, Generic[E]):
         except Exception as caught:  # noqa: BLE001  the callback gets it
             error = caught
 
-        def tell() -> None:
+        def notify() -> None:
             if error is None:
                 self._interceptors.on_commit(offsets)
             if callback is not None:
                 callback(offsets, error)
 
-        self._callbacks.append(tell)
-        self.bell.ring()
+        self._callbacks.append(notify)
+        self.poll_event.wake()
 
     def run_callbacks(self) -> None:
         """Call the callbacks of commits that are done."""

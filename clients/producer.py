@@ -307,7 +307,7 @@ class AIOProducer:
             self._made = shell = ProducerShell(self._core.settings, self._core.accumulator)
             self._unclosed = Unclosed(
                 self, asyncio.get_running_loop(), shell.forget, what=RECORDS,
-                patience_s=shell.patience_s, lost=shell.tell_lost,
+                patience_s=shell.patience_s, lost=shell.report_lost,
             )  # fmt: skip
         return self._made
 

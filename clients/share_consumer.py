@@ -21,7 +21,7 @@ from kstore.clients.share_record import (
     AcknowledgementCallback,
     OnError,
     ShareRecord,
-    told,
+    result_of,
 )
 from kstore.config.client.configs import ClientSettings, client_settings
 from kstore.errors import KafkaError
@@ -104,7 +104,7 @@ class ShareConsumer:
     def unsubscribe(self) -> None:
         """Release the held records, leave the group, and stop reading."""
         self._thread.run(self._shell.unsubscribe())
-        self._tell()
+        self._report_results()
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""
@@ -133,7 +133,7 @@ class ShareConsumer:
         except InterruptedPollError as woken:
             raise WakeupError(str(woken)) from None
         finally:
-            self._tell()
+            self._report_results()
         return shown(rows, self._deserializers)
 
     def __iter__(self) -> Iterator[ShareRecord]:
@@ -239,7 +239,7 @@ class ShareConsumer:
         try:
             return self._thread.run(self._shell.commit(timeout_ms))
         finally:
-            self._tell()
+            self._report_results()
 
     def commit_async(self) -> None:
         """Send the acknowledgements without waiting. The acknowledgement callback gets the
@@ -255,10 +255,10 @@ class ShareConsumer:
         """
         self._callback = callback
 
-    def _tell(self) -> None:
+    def _report_results(self) -> None:
         completed = self._shell.completed
         while completed:
-            result = told(completed.popleft())
+            result = result_of(completed.popleft())
             if self._callback is not None:
                 self._callback(result)
 
@@ -277,7 +277,7 @@ class ShareConsumer:
         self._unclosed.closed()
         try:
             self._thread.run(self._shell.close(timeout_ms))
-            self._tell()
+            self._report_results()
         finally:
             self._thread.close()
 

@@ -10,7 +10,13 @@ from kstore.clients.core.share.holdings import Acknowledged
 from kstore.errors import KafkaError
 from kstore.types import Header, TopicPartition
 
-__all__ = ["AcknowledgementCallback", "AcknowledgementResult", "OnError", "ShareRecord", "told"]
+__all__ = [
+    "AcknowledgementCallback",
+    "AcknowledgementResult",
+    "OnError",
+    "ShareRecord",
+    "result_of",
+]
 
 OnError = AcknowledgeType | str | Callable[["ShareRecord", Exception], "AcknowledgeType | str"]
 """How to acknowledge a record whose handler raised, or a function that returns it."""
@@ -30,7 +36,7 @@ class AcknowledgementResult(NamedTuple):
 AcknowledgementCallback = Callable[[AcknowledgementResult], object]
 
 
-def told(result: Acknowledged) -> AcknowledgementResult:
+def result_of(result: Acknowledged) -> AcknowledgementResult:
     """The result in the user's form."""
     return AcknowledgementResult(result.tp, tuple(spans(result.types)), result.error)
 

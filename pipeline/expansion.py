@@ -55,14 +55,14 @@ class Expansion:
         read = {tp: max(offset, starts.get(tp, 0)) for tp, offset in begin.items()}
         held = {tp for tp in waiting if is_held_back(priors[tp], self._thresholds, read)}
         unknown = {tp for tp in wanted if tp not in self._priors}
-        untold = {
+        without_threshold = {
             tp for tp in held
             if any(each not in self._thresholds for each in priors[tp] if each.partition in read)
         }  # fmt: skip
-        self._tell(unknown | untold)
+        self._warn(unknown | without_threshold)
         return held | unknown
 
-    def _tell(self, stuck: set[TopicPartition]) -> None:
+    def _warn(self, stuck: set[TopicPartition]) -> None:
         """Warn of partitions for which no broker knows the prior partitions: at once for each, and
         then once a minute.
         """

@@ -203,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not self._options.restarts_recreated:
                 raise PipelineError(
                     "the topic was deleted and created again since the checkpoint was written"
-                    f" (there: {_told(row.life)}, now: {_told(lives[tp])})",
+                    f" (there: {_shown_life(row.life)}, now: {_shown_life(lives[tp])})",
                     topic=tp.topic,
                     partition=tp.partition,
                     offset=row.offset,
@@ -336,7 +336,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         print(f"kstore: {problem}", file=sys.stderr)
 
 
-def _told(life: Life) -> str:
+def _shown_life(life: Life) -> str:
     """The partition's identity in an error message."""
     if life.partition_epoch >= 0:
         return f"partition epoch {life.partition_epoch}"

@@ -50,7 +50,7 @@ class RenewableStore(Store):
     def __init__(self, open_session: Callable[[], Store]) -> None:
         self._open_session = open_session
         self._session = open_session()
-        self._tell_contact: Callable[[], None] | None = None
+        self._notify_contact: Callable[[], None] | None = None
         self._watches: list[_RenewableWatch] = []
         self._lock = Lock()
 
@@ -66,8 +66,8 @@ class RenewableStore(Store):
                 for watch in watches:
                     watch.set_in(fresh)
                 old, self._session = self._session, fresh
-                if self._tell_contact is not None:
-                    fresh.on_contact(self._tell_contact)
+                if self._notify_contact is not None:
+                    fresh.on_contact(self._notify_contact)
         except BaseException:
             fresh.close()
             raise
@@ -102,7 +102,7 @@ class RenewableStore(Store):
     def on_contact(self, callback: Callable[[], None]) -> None:
         """See Store. There is one callback, for all sessions."""
         with self._lock:
-            self._tell_contact = callback
+            self._notify_contact = callback
             self._session.on_contact(callback)
 
     def get(self, path: str) -> tuple[bytes, int]:

@@ -70,7 +70,7 @@ RULES: dict[type[Exception], type[StoreError]] = {
 }
 
 
-UNHEARD = 1 / 3
+REMAINING_SHARE = 1 / 3
 """The share of the session's timeout that certainly remains when kazoo drops a connection. kazoo
 waits for a response for two thirds of the timeout.
 """
@@ -238,8 +238,8 @@ class ZooKeeperStore(Store):
         for first in range(0, len(paths), UNDER_WAY):
             some = paths[first : first + UNDER_WAY]
             self._check_reachable()
-            asked = [self._client.get_async(validate_path(path)) for path in some]
-            for path, answer in zip(some, asked, strict=True):
+            pending = [self._client.get_async(validate_path(path)) for path in some]
+            for path, answer in zip(some, pending, strict=True):
                 try:
                     data, stat = self._answer(answer)
                 except errors.NoNodeError:
@@ -341,7 +341,7 @@ class ZooKeeperStore(Store):
         elif state == KazooState.SUSPENDED and self._was_connected:
             self._answers.clear()
             self._lost_at = time.monotonic()
-            self._deadline = Timer(self._patience_s * UNHEARD, self._unheard)
+            self._deadline = Timer(self._patience_s * REMAINING_SHARE, self._on_silence)
             self._deadline.daemon = True
             self._deadline.start()
         elif state == KazooState.CONNECTED:
@@ -354,15 +354,15 @@ class ZooKeeperStore(Store):
                     self._watch_request(106, path, PERSISTENT_RECURSIVE)
                 self._look_all()
             self._was_connected = True
-        self._tell_contact()
+        self._notify_contact()
 
-    def _unheard(self) -> None:
+    def _on_silence(self) -> None:
         """Called when no server has answered for as long as a session lasts."""
         if self.away and not self.over:
             self._in_doubt = True
-            self._tell_contact()
+            self._notify_contact()
 
-    def _tell_contact(self) -> None:
+    def _notify_contact(self) -> None:
         if self._contact is not None:
             self._contact()
 
@@ -383,15 +383,15 @@ class ZooKeeperStore(Store):
                     if time.monotonic() >= deadline:
                         raise
 
-    def _answer(self, asked: Any) -> Any:
+    def _answer(self, pending: Any) -> Any:
         """The response to a request. Raises errors.ConnectionLoss soon after the servers are
         gone.
         """
         deadline = time.monotonic() + self._patience_s
-        while not asked.wait(GRACE_S):
+        while not pending.wait(GRACE_S):
             if self._grace_is_over() or time.monotonic() >= deadline:
                 raise errors.ConnectionLoss
-        return asked.get()
+        return pending.get()
 
     def _grace_is_over(self) -> bool:
         lost_at = self._lost_at

@@ -54,7 +54,7 @@ class ServiceManager:
         ``on_ready`` that also reports that the broker is ready.
         """
         self._send("STATUS=Opening the logs")
-        self._stopping = asyncio.ensure_future(self._tell_stopping(stop))
+        self._stopping = asyncio.ensure_future(self._notify_stopping(stop))
 
         def ready(host: str, port: int, api_url: str | None) -> None:
             self.ready(f"Serving clients at {host} port {port}")
@@ -76,7 +76,7 @@ class ServiceManager:
             self._timer.cancel()
         self._socket.close()
 
-    async def _tell_stopping(self, stop: asyncio.Event) -> None:
+    async def _notify_stopping(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._send("STOPPING=1\nSTATUS=Stopping")
 

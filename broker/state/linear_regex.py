@@ -18,7 +18,7 @@ MAX_MEMORY = 512 * 1024
 """The memory limit of one expression in bytes. If matching needs more, RE2 clears its cache and
 continues.
 """
-MAX_TOLD = 100
+MAX_MESSAGE_CHARS = 100
 """The limit of an error's text, since RE2 quotes the expression in it."""
 
 
@@ -51,7 +51,7 @@ class LinearRegex:
                     f"pattern too large: {self._steps} steps, at most {MAX_STEPS} are allowed"
                 )
         except re2.error as error:
-            self.problem = error.args[0].decode("utf-8", "replace")[:MAX_TOLD]
+            self.problem = error.args[0].decode("utf-8", "replace")[:MAX_MESSAGE_CHARS]
         except UnicodeEncodeError:
             self.problem = "invalid UTF-8"
         re2.purge()  # its cache would hold 128 expressions of clients

@@ -275,7 +275,7 @@ class TopicsAdmin(AdminBase):
             replace(
                 topic,
                 partitions=tuple(
-                    _as_told(part, rows.get((topic.topic_id, part.partition)))
+                    _described(part, rows.get((topic.topic_id, part.partition)))
                     for part in topic.partitions
                 ),
             )
@@ -339,7 +339,7 @@ def _has_no_leader(topic: TopicDescription) -> bool:
     return any(part.leader < 0 for part in topic.partitions)
 
 
-def _as_told(
+def _described(
     known: PartitionDescription, row: DescribeTopicPartitionsResponsePartition | None
 ) -> PartitionDescription:
     if row is None:

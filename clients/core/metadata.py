@@ -166,7 +166,7 @@ class ClusterView:
         rows += view.partitions[len(rows) :]
         return replace(view, partitions=tuple(rows))
 
-    def hear_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
+    def update_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
         """A leader from an error response (KIP-951); applied if its epoch is newer. Returns whether
         it was.
         """
@@ -181,7 +181,7 @@ class ClusterView:
         self.topics[tp.topic] = replace(topic, partitions=tuple(rows))
         return True
 
-    def hear_broker(self, broker: Broker) -> None:
+    def update_broker(self, broker: Broker) -> None:
         """A broker's address from a response other than Metadata."""
         known = self.brokers.get(broker.node_id)
         if known is None or (known.host, known.port) != (broker.host, broker.port):

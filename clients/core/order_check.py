@@ -141,7 +141,7 @@ class OrderChecker:
         self._first = first
         self._keep = keep
         self._keys: dict[bytes, _Key] = {}
-        self._told: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._report = OrderReport()
 
     def see(self, key: bytes, number: int, tp: TopicPartition | None, offset: int) -> None:
@@ -155,12 +155,12 @@ class OrderChecker:
         last = state.last.get(scope)
         if not state.seen.add(number):
             report.duplicates += 1
-            self._tell("duplicate", key, number, tp, offset, last)
+            self._add_finding("duplicate", key, number, tp, offset, last)
         elif last is not None and number < last:
             report.out_of_order += 1
             report.keys_out_of_order += not state.is_bad
             state.is_bad = True
-            self._tell("out_of_order", key, number, tp, offset, last)
+            self._add_finding("out_of_order", key, number, tp, offset, last)
         else:
             state.last[scope] = number
 
@@ -190,7 +190,7 @@ class OrderChecker:
         found.findings = kept + gaps[: self._keep]
         return found
 
-    def _tell(
+    def _add_finding(
         self,
         kind: str,
         key: bytes,
@@ -199,7 +199,7 @@ class OrderChecker:
         offset: int,
         last: int | None,
     ) -> None:
-        told = self._told[kind] = self._told.get(kind, 0) + 1
-        if told <= self._keep:
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        if count <= self._keep:
             after = -1 if last is None else last
             self._report.findings.append(Finding(kind, key, number, number, tp, offset, after))

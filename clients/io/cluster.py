@@ -56,16 +56,16 @@ class _Waiting:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, servers: str, deadline: float) -> None:
         self.last: KafkaError | None = None
-        self.timer = loop.call_later(WAITING_S, self._tell)
+        self.timer = loop.call_later(WAITING_S, self._warn)
         self._loop, self._servers, self._deadline = loop, servers, deadline
         self._pause_s = WAITING_S
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         left_s = max(self._deadline - self._loop.time(), 0)
         why = self.last or "no answer yet"
         _waiting_log.info("waiting for %s, for up to %.0f s more: %s", self._servers, left_s, why)
         self._pause_s *= 2
-        self.timer = self._loop.call_later(self._pause_s, self._tell)
+        self.timer = self._loop.call_later(self._pause_s, self._warn)
 
 
 class ClusterClient:
@@ -87,7 +87,9 @@ class ClusterClient:
         self._shunned: dict[tuple[int, str], BrokerConnection] = {}
         """The broker that is not asked for a coordinator: its last answer was wrong."""
         self._asked: BrokerConnection | None = None  # last, for any request
-        self._teller: BrokerConnection | None = None  # the broker that sent the current metadata
+        self._metadata_source: BrokerConnection | None = (
+            None  # the broker that sent the current metadata
+        )
         self._knows_brokers = True
         """Whether there are brokers to ask; False if the only known one was wrong."""
         self._watched: frozenset[str] | None = frozenset()
@@ -256,7 +258,7 @@ class ClusterClient:
             outdated += answer is not None
             if answer is not None or connection.is_lost:
                 await asyncio.sleep(self._pause_s(attempts))
-        self._teller = connection
+        self._metadata_source = connection
         self._knows_brokers = True
         self._nodes.metadata_came()
         if enough is not None and not enough(self.view):
@@ -297,9 +299,9 @@ class ClusterClient:
         """A response contradicts the metadata: the next request for metadata asks another broker,
         if there is one. The one that sent it may be cut off from the controller.
         """
-        if self._teller is not None:
-            self._nodes.avoid(self._teller)
-            self._teller = None
+        if self._metadata_source is not None:
+            self._nodes.avoid(self._metadata_source)
+            self._metadata_source = None
 
     def want_refresh(self, *, doubts: bool = True) -> None:
         """Fetch the metadata of the watched topics soon, in the background; requests that come
@@ -377,7 +379,7 @@ class ClusterClient:
             self._knows_brokers = len(self.view.brokers) > 1
             raise error_for(row.error_code, row.error_message or None)
         self._shunned.pop((kind, key), None)
-        self.view.hear_broker(Broker(row.node_id, row.host, row.port))
+        self.view.update_broker(Broker(row.node_id, row.host, row.port))
         self._coordinators[kind, key] = row.node_id
         self._finders[kind, key] = connection
         return row.node_id

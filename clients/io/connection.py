@@ -96,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._renewal: asyncio.Task[None] | None = None
         self._reader = AnswerReader(max_frame_bytes)
         self._has_tls = False
-        self._heard = 0  # responses
+        self._responses = 0  # responses
         self._reason: KafkaError | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -261,7 +261,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """So many bytes were read."""
-        first = b"" if self._heard else bytes(memoryview(self._reader)[: min(nbytes, 16)])
+        first = b"" if self._responses else bytes(memoryview(self._reader)[: min(nbytes, 16)])
         try:
             for frame in self._reader.received(nbytes):
                 self._take(frame)
@@ -275,12 +275,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""
         self._gone.set()
-        if self._heard == 1 and self._expected:
+        if self._responses == 1 and self._expected:
             text = (
                 f"{self.address} closed the connection at the first request after ApiVersions, as "
                 "listeners with SASL do to clients without; check this client's security.protocol"
             )
-        elif self._heard:
+        elif self._responses:
             text = f"lost the connection to {self.address}: {error or 'the broker closed it'}"
         else:
             text = (
@@ -300,7 +300,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # ---- internals ----
 
     def _take(self, frame: bytes) -> None:
-        self._heard += 1
+        self._responses += 1
         if not self._expected:
             raise ProtocolError("it sent a response, but no request is outstanding")
         prefix, request, version, _, _, future = self._expected.popleft()

@@ -251,9 +251,9 @@ class GroupCoordinatorClient:
         """A poll, seen on the loop."""
         if self._gates is not None and self._gates.gate.closed:
             self._gates.read_up_to(_offsets(self._at_poll))
-        self._do(self._tell_polled())
+        self._do(self._on_polled())
 
-    def _tell_polled(self) -> list[Effect]:
+    def _on_polled(self) -> list[Effect]:
         if self._polled_ms <= self._told_polled_ms:
             return []
         self._told_polled_ms = self._polled_ms
@@ -278,7 +278,7 @@ class GroupCoordinatorClient:
 
     def _tick(self) -> None:
         self._timer = None
-        self._do(self._tell_polled() + self._member.advance(self._now()))
+        self._do(self._on_polled() + self._member.advance(self._now()))
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Start the member's effects, and set the timer for its next wakeup."""
@@ -368,7 +368,7 @@ class GroupCoordinatorClient:
         if isinstance(response, (HeartbeatResponse, ConsumerGroupHeartbeatResponse)):
             if self._fell_back(response.error_code):
                 return
-            self._hear_positions(response)
+            self._apply_positions(response)
         self._do(self._member.answered(request, response, self._now()))
 
     def _fell_back(self, code: int) -> bool:
@@ -471,14 +471,16 @@ class GroupCoordinatorClient:
             request.need_position = need_rows(gates.gate.needed())
             request.position = position_rows(gates.gate.reported(positions))
 
-    def _hear_positions(self, response: HeartbeatResponse | ConsumerGroupHeartbeatResponse) -> None:
+    def _apply_positions(
+        self, response: HeartbeatResponse | ConsumerGroupHeartbeatResponse
+    ) -> None:
         if response.error_code:
             return
         self.heartbeats += 1
         gates = self._gates
         if gates is None:
             return
-        gates.heard(response.position)
+        gates.on_positions(response.position)
         asked = [
             TopicPartition(topic.topic, index)
             for topic in response.need_position

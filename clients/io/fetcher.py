@@ -217,7 +217,7 @@ class Fetcher:
             return
         node.failures = 0
         for endpoint in response.node_endpoints:
-            self._cluster.view.hear_broker(
+            self._cluster.view.update_broker(
                 Broker(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)
             )
         try:
@@ -249,7 +249,7 @@ class Fetcher:
                     arrived = True
                 self._follow_up(row, outcome, now_ms)
         if other_lives:
-            self._tell_other_lives(other_lives)
+            self._report_other_lives(other_lives)
             arrived = True
         if arrived:
             self._arrived()
@@ -262,7 +262,7 @@ class Fetcher:
             self.plan.block(row)
             self.inbox.fail(Failure(outcome.error, row))
 
-    def _tell_other_lives(
+    def _report_other_lives(
         self, found: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]]
     ) -> None:
         """KIP-232: one error for all partitions of the response."""

@@ -79,7 +79,7 @@ class ExpansionGates:
         """Partitions were revoked."""
         self.gate.drop(partitions)
 
-    def heard(self, topics: Iterable[PositionTopic]) -> None:
+    def on_positions(self, topics: Iterable[PositionTopic]) -> None:
         """The group's positions from a heartbeat. Positions in another topic of the same name do
         not count (KIP-232).
         """

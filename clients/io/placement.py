@@ -82,7 +82,7 @@ class Placement:
         """In a row, by the same key, while something is needed there."""
         self._is_closed = False
         self._changed = asyncio.Event()
-        self._told: set[tuple[AssignedPartition, int]] = set()
+        self._reported: set[tuple[AssignedPartition, int]] = set()
         """Rows, and their versions, whose errors the user has not seen yet."""
         self._lost: dict[TopicPartition, int] = {}
         """The version of a row whose losses were last reported to the user."""
@@ -131,28 +131,30 @@ class Placement:
         if error is None:
             self.kick()
         else:
-            self._tell(error if isinstance(error, Exception) else RuntimeError(str(error)), found)
+            self._report_once(
+                error if isinstance(error, Exception) else RuntimeError(str(error)), found
+            )
 
-    def _tell(self, error: Exception, found: Needs) -> None:
+    def _report_once(self, error: Exception, found: Needs) -> None:
         """Report an error, once: those without a position wait until the user has seen it."""
         mine = self._subscription.partitions
         rows = [row for part in _all(found) for row in part if mine.get(row.tp) is row]
         missing = [row for row in rows if row.reading and not row.has_position]
-        untold = [row for row in missing if (row, row.version) not in self._told]
-        if untold:
-            self._report(error, untold)
+        unreported = [row for row in missing if (row, row.version) not in self._reported]
+        if unreported:
+            self._report(error, unreported)
             self._changed.set()
         elif not missing:
             self._fail(Failure(error))
 
     def _report(self, error: Exception, rows: Sequence[AssignedPartition]) -> None:
         """Report an error about rows. They wait until the user has seen it."""
-        self._told.update((row, row.version) for row in rows)
+        self._reported.update((row, row.version) for row in rows)
         self._fail(Failure(error, rows[0], rows[1:]))
 
     def raised(self) -> None:
         """The user has seen an error: report again what is still wrong."""
-        self._told.clear()
+        self._reported.clear()
         self.kick()
 
     async def wait(self, tp: TopicPartition) -> None:
@@ -161,7 +163,7 @@ class Placement:
         """
         while True:
             row = self._subscription.partitions.get(tp)
-            if row is None or row.has_position or (row, row.version) in self._told:
+            if row is None or row.has_position or (row, row.version) in self._reported:
                 return
             self._changed.clear()
             self._begin()
@@ -177,7 +179,7 @@ class Placement:
         return [
             row
             for row in self._subscription.partitions.values()
-            if (row, row.version) not in self._told
+            if (row, row.version) not in self._reported
         ]
 
     async def _run(self, key: int, found: Needs) -> None:
@@ -225,7 +227,7 @@ class Placement:
             await action()
         except KafkaError as error:
             if not error.retriable:
-                self._tell(error, found)
+                self._report_once(error, found)
             return False
         return True
 
@@ -251,9 +253,9 @@ class Placement:
             else:
                 lost.append(row)
         if lost:
-            self._tell_lost(lost)
+            self._report_lost(lost)
 
-    def _tell_lost(self, rows: Sequence[AssignedPartition]) -> None:
+    def _report_lost(self, rows: Sequence[AssignedPartition]) -> None:
         names = ", ".join(sorted(str(row.tp) for row in rows))
         error = OffsetOutOfRangeError(f"no position for {names}, and auto_offset_reset is none")
         self._report(error, rows)
@@ -305,7 +307,7 @@ class Placement:
                     del searches[tp]
                     errors[tp] = end
                 else:
-                    search.found.heard(end.leader_epoch, end.end_offset)
+                    search.found.on_epoch_end(end.leader_epoch, end.end_offset)
                     if search.found.ask < 0:
                         del searches[tp]
                         self._searched(search)

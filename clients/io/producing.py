@@ -222,7 +222,7 @@ class ProducerShell:
         """Close a producer that was not closed by its user: send waiting records. A ResourceWarning
         and the log report those that can't be sent within delivery.timeout.ms.
         """
-        await self._close_and_tell(FORGOTTEN)
+        await self._close_and_report(FORGOTTEN)
 
     async def leave(self, error: BaseException) -> None:
         """Leave a with block after an exception: an open transaction is aborted, other records are
@@ -231,14 +231,14 @@ class ProducerShell:
         """
         if self.transactions is not None:
             await self.transactions.leave()
-        await self._close_and_tell(f"a producer whose with block raised {type(error).__name__}")
+        await self._close_and_report(f"a producer whose with block raised {type(error).__name__}")
 
-    async def _close_and_tell(self, who: str) -> None:
+    async def _close_and_report(self, who: str) -> None:
         waiting = [*self._at_exit, *self.accumulator.incomplete]
         try:
             await self.close(self.patience_s)
         finally:
-            tell_lost(waiting, who)
+            report_lost(waiting, who)
 
     @property
     def patience_s(self) -> float:
@@ -247,9 +247,9 @@ class ProducerShell:
         """
         return float(self.settings["delivery.timeout.ms"]) / 1000 + 1
 
-    def tell_lost(self) -> None:
+    def report_lost(self) -> None:
         """The loop was closed: waiting records are lost."""
-        tell_lost([*self._at_exit, *self.accumulator.incomplete], FORGOTTEN)
+        report_lost([*self._at_exit, *self.accumulator.incomplete], FORGOTTEN)
 
     async def flush_forgotten(self) -> None:
         """Send waiting records because the process exits; `forget` comes later, and reports these
@@ -261,7 +261,7 @@ class ProducerShell:
                 await self.flush()
 
 
-def tell_lost(waiting: list[ProducerBatch], who: str) -> None:
+def report_lost(waiting: list[ProducerBatch], who: str) -> None:
     """Report how many records of these batches were not delivered, if any."""
     ends: list[ProducerBatch] = []
     rest = list(dict.fromkeys(waiting))

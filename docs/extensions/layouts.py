@@ -95,9 +95,9 @@ def _lines(message: Struct, version: int, depth: int) -> Iterator[Line]:
     plain, tagged = _fields(type(message), version)
     for name, _ in plain:
         yield from _field(message, name, version, depth)
-    told = [(name, spec) for name, spec in tagged if _is_set(message, name, spec)]
-    yield Line(_varint(len(told)), depth, f"tags {len(told)}")
-    for name, spec in told:
+    present = [(name, spec) for name, spec in tagged if _is_set(message, name, spec)]
+    yield Line(_varint(len(present)), depth, f"tags {len(present)}")
+    for name, spec in present:
         value = list(_field(message, name, version, depth + 1))
         yield Line(_varint(spec.tag), depth + 1, f"tag {spec.tag}")
         size = sum(len(line.data) for line in value)

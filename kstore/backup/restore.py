@@ -161,9 +161,9 @@ class _Restore:
         for segment in partition.segments:
             paths = [Path(segment_path(str(folder), segment.base_offset)) for folder in folders]
             pieces = _checked(self.pool, partition, segment)
-            _write_all(paths, self._told(pieces))
+            _write_all(paths, self._counted(pieces))
 
-    def _told(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.tell(len(piece))
             yield piece

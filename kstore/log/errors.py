@@ -18,7 +18,7 @@ __all__ = [
     "LogDirLockedError", "LogError", "LogNotFoundError", "LogStorageError", "NotKeeperError",
     "OffsetOutOfRangeError", "ProducerStateError", "QueueStateError", "ReadOnlyLogError",
     "RecordTooLargeError", "SnapshotError", "UnexpectedOffsetError", "append_error",
-    "closed_error", "lost_sync", "storage_error", "told",
+    "closed_error", "lost_sync", "storage_error", "storage_errors",
 ]  # fmt: skip
 
 
@@ -324,7 +324,7 @@ def lost_sync(error: OSError, name: str) -> LogStorageError:
 
 
 @contextlib.contextmanager
-def told(doing: str) -> Iterator[None]:
+def storage_errors(doing: str) -> Iterator[None]:
     """Turn every OSError in this block into a LogStorageError that describes the operation."""
     try:
         yield

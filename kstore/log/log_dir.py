@@ -242,7 +242,7 @@ class LogDir(LogDirFacts):
             self._check_open()
             log = self._logs.get(key)
             if log is None:
-                with errors.told(f"opening {key}"):
+                with errors.storage_errors(f"opening {key}"):
                     log = self._open_log(key, create, config or self.config, topic_id)
                 self._logs[key] = log
             elif config is not None:

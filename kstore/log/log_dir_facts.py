@@ -41,13 +41,13 @@ class LogDirFacts:
     def partitions(self) -> list[TopicPartition]:
         """The topic-partitions that have a log in this log dir."""
         self._check_open()
-        with errors.told(f"listing {self.path}"):
+        with errors.storage_errors(f"listing {self.path}"):
             found = map(parse_directory_name, self.env.fs.listdir(self.path))
         return sorted(key for key in found if key is not None)
 
     def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic id in the partition's metadata file; None if there is none."""
-        with errors.told(f"reading the topic id of {key}"):
+        with errors.storage_errors(f"reading the topic id of {key}"):
             return read_topic_id(self.env.fs, os.path.join(self.path, directory_name(key)))
 
     def _check_open(self) -> None:

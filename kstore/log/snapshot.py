@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kstore.env import sync_dir
-from kstore.log.errors import SnapshotError, told
+from kstore.log.errors import SnapshotError, storage_errors
 from kstore.log.local.start_offset import START_OFFSET_NAME, start_offset_line
 from kstore.log.segments.segment_names import (
     CURSORS_FOLDER,
@@ -72,7 +72,7 @@ def take_snapshot(logs: Sequence[SnapshotLog], directory: str, target: str) -> N
     ``target``.unfinished.*, which nothing needs.
     """
     target = os.path.realpath(target)
-    with told(f"taking a snapshot of {directory} to {target}"):
+    with storage_errors(f"taking a snapshot of {directory} to {target}"):
         _make_parents(os.path.dirname(target))
         mode = None
         if os.path.exists(target):

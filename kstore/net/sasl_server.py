@@ -38,13 +38,13 @@ MAX_NAME_BYTES = 1024
 
 
 class SaslRefusedError(Exception):
-    """The client has not authenticated. The message is for the operator; ``told`` is for the
-    client; None: only that its credentials are invalid.
+    """The client has not authenticated. The message is for the operator; ``client_message`` is for
+    the client; None: only that its credentials are invalid.
     """
 
-    def __init__(self, message: str, told: str | None = None) -> None:
+    def __init__(self, message: str, client_message: str | None = None) -> None:
         super().__init__(message)
-        self.told = told
+        self.client_message = client_message
 
 
 class TokenRefusedError(Exception):
@@ -119,8 +119,8 @@ class PlainServer(SaslServer):
         """The only message: authorization id, user, password."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
-            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-            raise SaslRefusedError(told, told)
+            client_message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise SaslRefusedError(client_message, client_message)
         wanted, user, password = parts
         if not user or not password:
             lacking = "password" if user else "username"
@@ -283,9 +283,9 @@ class OAuthBearerServer(SaslServer):
         try:
             bearer = self._check(found["token"])
         except TokenRefusedError as problem:
-            told = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
-            self._refusal = SaslRefusedError(str(problem), told)
-            return told.encode()
+            client_message = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            self._refusal = SaslRefusedError(str(problem), client_message)
+            return client_message.encode()
         if match["wanted"] is not None and match["wanted"] != bearer.user:
             raise SaslRefusedError(
                 f"user {bearer.user!r} asks to act as another",
@@ -297,8 +297,8 @@ class OAuthBearerServer(SaslServer):
         return b""
 
 
-def _failed(told: str, why: str = "") -> SaslRefusedError:
-    return SaslRefusedError(why or told, f"Authentication failed: {told}")
+def _failed(client_message: str, why: str = "") -> SaslRefusedError:
+    return SaslRefusedError(why or client_message, f"Authentication failed: {client_message}")
 
 
 def _same(wanted: str, user: str) -> None:

@@ -240,7 +240,7 @@ async def copy_share(options: ReplicateOptions, share: Share) -> list[tuple[Any,
     source, target = _clusters(options)
     losses: dict[TopicPartition, str] = {}
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if event.kind == "loss" and event.tp is not None:
             losses[event.tp] = event.text
 
@@ -250,7 +250,7 @@ async def copy_share(options: ReplicateOptions, share: Share) -> list[tuple[Any,
         for cluster in (source, target):
             cluster.watch_topics(names)
             await cluster.retrying(partial(cluster.refresh, names), timeout_ms)
-        copier = Copier(source, target, options.copying, heard)
+        copier = Copier(source, target, options.copying, on_event)
         ends = {TopicPartition(topic, partition): end for topic, partition, end in share.parts}
         for tp in ends:
             copier.add(tp)

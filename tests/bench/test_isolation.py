@@ -188,7 +188,7 @@ def test_a_brokers_holds_are_read_from_its_metrics(tmp_path):
         longest, name = found[0]
         assert longest > 0  # without its wait for a core
         assert name
-    assert not Holds(KafkaBroker(tmp_path)).are_told
+    assert not Holds(KafkaBroker(tmp_path)).are_known
 
 
 @pytest.mark.thorough

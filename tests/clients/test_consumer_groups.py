@@ -81,12 +81,12 @@ class Listener(RebalanceListener):
     """Records its callbacks and their threads."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, set[TopicPartition]]] = []
+        self.events: list[tuple[str, set[TopicPartition]]] = []
         self.threads: set[str] = set()
 
     def _note(self, kind: str, partitions: Collection[TopicPartition]) -> None:
         self.threads.add(threading.current_thread().name)
-        self.heard.append((kind, set(partitions)))
+        self.events.append((kind, set(partitions)))
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._note("assigned", assigned)
@@ -140,16 +140,16 @@ def test_the_next_consumer_goes_on_where_the_last_one_closed(place: Place) -> No
 def test_listeners_run_in_the_polling_thread_and_in_order(place: Place) -> None:
     listener = Listener()
     with place.consumer(listener) as first:
-        assert not listener.heard
-        poll_until(lambda: listener.heard, first)
-        assert listener.heard == [("assigned", place.tps(0, 1))]
+        assert not listener.events
+        poll_until(lambda: listener.events, first)
+        assert listener.events == [("assigned", place.tps(0, 1))]
         with place.consumer() as second:
             poll_until(lambda: len(second.assignment()) == 1, first, second)
         poll_until(lambda: len(first.assignment()) == 2, first)
-    assert listener.heard[-1] == ("revoked", place.tps(0, 1))
+    assert listener.events[-1] == ("revoked", place.tps(0, 1))
     assert listener.threads == {threading.current_thread().name}
     held: set[TopicPartition] = set()
-    for kind, partitions in listener.heard:
+    for kind, partitions in listener.events:
         assert partitions.isdisjoint(held) if kind == "assigned" else partitions <= held
         held = held | partitions if kind == "assigned" else held - partitions
 
@@ -221,7 +221,7 @@ def test_leaving_and_coming_back(place: Place) -> None:
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
         consumer.unsubscribe()
         assert consumer.assignment() == []
-        assert listener.heard[-1] == ("revoked", place.tps(0, 1))
+        assert listener.events[-1] == ("revoked", place.tps(0, 1))
         consumer.subscribe([place.topic], listener)
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
 
@@ -291,25 +291,25 @@ def test_an_unknown_assignor_is_refused(broker: KstoreBroker) -> None:
 
 def test_asyncio_listeners_are_awaited_inside_poll(place: Place) -> None:
     async def scene() -> list[str]:
-        heard: list[str] = []
+        events: list[str] = []
 
         class Slow(RebalanceListener):
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 await asyncio.sleep(0)
-                heard.append("assigned")
+                events.append("assigned")
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
                 await consumer.commit(dict.fromkeys(revoked, 7))
-                heard.append("revoked")
+                events.append("revoked")
 
         settings = place.settings | {"enable_auto_commit": False}
         consumer = AIOConsumer(place.bootstrap, group_id=place.group_id, **settings)
         async with consumer:
             consumer.subscribe([place.topic], Slow())
-            while not heard:
+            while not events:
                 await consumer.poll(20)
-        return heard
+        return events
 
-    heard = asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
-    assert heard == ["assigned", "revoked"]
+    events = asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+    assert events == ["assigned", "revoked"]
     assert place.committed() == {0: 7, 1: 7}

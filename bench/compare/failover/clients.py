@@ -81,11 +81,11 @@ class LibrdkafkaSender(_Sender):
         super().__init__()
 
     def _send(self) -> None:
-        def told(error: object, message: object) -> None:
+        def on_delivery(error: object, message: object) -> None:
             if error is None:
                 self._acknowledged()
 
-        self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=told)
+        self._producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=on_delivery)
         self._producer.poll(0)
 
     def _run(self) -> None:

@@ -33,7 +33,7 @@ TWICE = Goal(2.0)
 HOLD = Goal(10.0, at_least=False, of="value")
 HELD = "ms longest hold of the loop"
 SHOWN = 3
-TOLD_SHARE = 0.001
+REPORTED_SHARE = 0.001
 """A smaller share of the cores that a hypervisor took is not shown."""
 NEAR = 0.9
 """The share of the disk's own rate that counts as its limit."""
@@ -100,21 +100,21 @@ def _watched(broker: Broker, holds: Holds, work: Work) -> Figures:
         found = probe.finish()
     if not found["priority"]:
         progress("  the probe has no real-time priority: its own waits for a core are in the times")
-    told = ""
-    if holds.are_told:
-        told = f"; the loop waited for a core {holds.core_wait_share():.0%} of the time"
+    text = ""
+    if holds.are_known:
+        text = f"; the loop waited for a core {holds.core_wait_share():.0%} of the time"
     if held:
         names = (f"{name} {longest:.0f} ms" for longest, name in held[:SHOWN])
-        told += f", and was held by {', '.join(names)}"
-    if taken >= TOLD_SHARE:
-        told += f"; the hypervisor took {taken:.1%} of the cores"
+        text += f", and was held by {', '.join(names)}"
+    if taken >= REPORTED_SHARE:
+        text += f"; the hypervisor took {taken:.1%} of the cores"
     progress(
         f"    {type(broker).__name__}: p50 {found['p50']:.3g}, p99 {found['p99']:.3g}, "
         f"max {found['max']:.4g} ms (at {found['max at']:.1f} s) of {found['records']:.0f} "
         f"records; rate {rate:.4g} in "
-        f"{elapsed:.1f} s{told}"
+        f"{elapsed:.1f} s{text}"
     )
-    longest = {"hold": held[0][0] if held else 0.0} if holds.are_told else {}
+    longest = {"hold": held[0][0] if held else 0.0} if holds.are_known else {}
     return found | {"rate": rate, "stolen": taken} | longest
 
 
@@ -220,10 +220,10 @@ def _worst(sides: Mapping[str, Side], figure: str) -> dict[str, Side]:
 def _taken(sides: Mapping[str, Side]) -> str:
     """A note for maxima: a stop of the machine delays small records, whichever broker runs."""
     shares = {name: side.median("stolen") or 0.0 for name, side in sides.items() if name != CLIENT}
-    if max(shares.values(), default=0.0) < TOLD_SHARE:
+    if max(shares.values(), default=0.0) < REPORTED_SHARE:
         return ""
-    told = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-    return f"cores taken by the hypervisor: {told}"
+    text = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    return f"cores taken by the hypervisor: {text}"
 
 
 def _limits(

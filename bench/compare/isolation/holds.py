@@ -93,7 +93,7 @@ class Holds:
             self._url = f"{address}/metrics"
 
     @property
-    def are_told(self) -> bool:
+    def are_known(self) -> bool:
         """True if the broker has a loop and reports what held it."""
         return bool(self._url)
 

@@ -153,9 +153,9 @@ class ClassicMember(Member):
 
     def heartbeat(self) -> None:
         """See Member."""
-        self.ask(HEARTBEAT, 3, self._who(), self._heard)
+        self.ask(HEARTBEAT, 3, self._who(), self._on_heartbeat)
 
-    def _heard(self, data: bytes) -> None:
+    def _on_heartbeat(self, data: bytes) -> None:
         answer = Answer(data)
         answer.skip(4)
         code = answer.take("h")
@@ -197,7 +197,7 @@ class ConsumerMember(Member):
         body += b"\x00\x00" + struct.pack(">i", REBALANCE_MS if whole else -1)
         body += (unsigned(2) + compact(self.topic) if whole else b"\x00") + b"\x00\x00"
         body += self._owned(whole) + b"\x00"
-        self.ask(CONSUMER_HEARTBEAT, 1, body, self._heard, flexible=True)
+        self.ask(CONSUMER_HEARTBEAT, 1, body, self._on_heartbeat, flexible=True)
 
     def _owned(self, whole: bool) -> bytes:
         if whole or not self.owned:
@@ -205,7 +205,7 @@ class ConsumerMember(Member):
         parts = struct.pack(f">{len(self.owned)}i", *self.owned)
         return unsigned(2) + self._topic_id + unsigned(len(self.owned) + 1) + parts + b"\x00"
 
-    def _heard(self, data: bytes) -> None:
+    def _on_heartbeat(self, data: bytes) -> None:
         answer = Answer(data, flexible_header=True)
         answer.skip(4)
         code, why = answer.take("h"), answer.compact()

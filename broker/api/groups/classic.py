@@ -123,11 +123,11 @@ def handle_heartbeat(
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return _heard(error)
-    return converted(answer, _heard)
+        return _heartbeat_response(error)
+    return converted(answer, _heartbeat_response)
 
 
-def _heard(answer: Message | KafkaError) -> HeartbeatResponse:
+def _heartbeat_response(answer: Message | KafkaError) -> HeartbeatResponse:
     if isinstance(answer, KafkaError):
         loading = answer.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if loading else answer.code)

@@ -69,10 +69,10 @@ def handle_consumer_group_heartbeat(
     try:
         answer = leaving_behind_commits(broker, request, ctx)
     except KafkaError as error:
-        return _heard(error)
+        return _heartbeat_response(error)
     if broker.authorizer is None:
-        return converted(answer, _heard)
-    return _heard_with_rights(broker, answer, request, ctx)
+        return converted(answer, _heartbeat_response)
+    return _checked_heartbeat(broker, answer, request, ctx)
 
 
 def leaving_behind_commits(
@@ -92,7 +92,7 @@ def leaving_behind_commits(
     return behind_commits(broker.partition_lookup, request.group_id, answer)
 
 
-async def _heard_with_rights(
+async def _checked_heartbeat(
     broker: GroupProtocolParts,
     answer: Message | Awaitable[Message],
     request: ConsumerGroupHeartbeatRequest,
@@ -102,11 +102,11 @@ async def _heard_with_rights(
         response = await answer if isinstance(answer, Awaitable) else answer
         await _note_regex(broker.groups(), request, ctx)
     except KafkaError as error:
-        return _heard(error)
-    return _heard(response)
+        return _heartbeat_response(error)
+    return _heartbeat_response(response)
 
 
-def _heard(answer: Message | KafkaError) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_response(answer: Message | KafkaError) -> ConsumerGroupHeartbeatResponse:
     if isinstance(answer, KafkaError):
         return ConsumerGroupHeartbeatResponse(error_code=answer.code, error_message=str(answer))
     return cast(ConsumerGroupHeartbeatResponse, answer)

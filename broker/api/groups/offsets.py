@@ -90,8 +90,8 @@ async def _commit_what_is_heard_of(
     try:
         async with line:
             broker.groups().find(request.group_id).check()
-            heard = await lookup.hear(_named(request, ctx.api_version))
-            error_code = None if heard else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            known_all = await lookup.await_known(_named(request, ctx.api_version))
+            error_code = None if known_all else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             known, unknown = _split_by_existence(broker, request, ctx.api_version, error_code)
             answer = _commit(broker, request, ctx, known, unknown)
     except KafkaError as error:

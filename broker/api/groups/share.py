@@ -55,15 +55,15 @@ def handle_share_group_heartbeat(
         return ShareGroupHeartbeatResponse(
             error_code=problem.error_code, error_message=problem.message
         )
-    heard = partial(_heard, broker=broker, group_id=request.group_id)
+    response_of = partial(_heartbeat_response, broker=broker, group_id=request.group_id)
     try:
         answer = broker.groups().answer(request.group_id, request, ctx)
     except KafkaError as error:
-        return heard(error)
-    return converted(answer, heard)
+        return response_of(error)
+    return converted(answer, response_of)
 
 
-def _heard(
+def _heartbeat_response(
     answer: Message | KafkaError, broker: ShareParts, group_id: str
 ) -> ShareGroupHeartbeatResponse:
     if isinstance(answer, KafkaError):

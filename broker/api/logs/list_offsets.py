@@ -134,7 +134,7 @@ async def _answer_later(
                 row.answer.error_code = _check(partition, row.asked)
         if row.answer.error_code == ErrorCode.NONE:
             assert not isinstance(found, Look)
-            _tell(row.answer, _seen(partition, row.request, found), row.api_version)
+            _fill(row.answer, _seen(partition, row.request, found), row.api_version)
     return response
 
 
@@ -168,7 +168,7 @@ def _topic(
         if code == ErrorCode.NONE and partition is not None:
             timestamp = _timestamp(partition, asked)
             if timestamp < 0:
-                _tell(answer, _find(partition, asked, request), ctx.api_version)
+                _fill(answer, _find(partition, asked, request), ctx.api_version)
             else:
                 search = search_timestamp(partition.log, timestamp)
                 try:
@@ -176,7 +176,7 @@ def _topic(
                 except StopIteration as done:
                     found = done.value
                 if found is None or (isinstance(found, tuple) and not isinstance(found, Look)):
-                    _tell(answer, _seen(partition, request, found), ctx.api_version)
+                    _fill(answer, _seen(partition, request, found), ctx.api_version)
                 else:
                     looks.append(
                         _Asked(partition, asked, request, answer, search, found, ctx.api_version)
@@ -185,7 +185,7 @@ def _topic(
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
 
-def _tell(answer: ListOffsetsPartitionResponse, found: Found | None, api_version: int) -> None:
+def _fill(answer: ListOffsetsPartitionResponse, found: Found | None, api_version: int) -> None:
     """Write the result into the response."""
     if found is None:
         modern = api_version >= FIRST_OFFSET_NOT_AVAILABLE

@@ -172,11 +172,11 @@ def _alter(
         row = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, {})[index] = row
 
-    def tell(item: tuple[str, dict[int, Any]]) -> AlterReplicaLogDirTopicResult:
+    def result_of(item: tuple[str, dict[int, Any]]) -> AlterReplicaLogDirTopicResult:
         return AlterReplicaLogDirTopicResult(topic_name=item[0], partitions=list(item[1].values()))
 
     yield from each(begin, _to_be_moved(request))
-    return AlterReplicaLogDirsResponse(results=(yield from each(tell, results.items())))
+    return AlterReplicaLogDirsResponse(results=(yield from each(result_of, results.items())))
 
 
 def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str, int | None]]:

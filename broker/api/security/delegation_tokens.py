@@ -80,7 +80,7 @@ async def handle_create_delegation_token(
         principal_type=owner.kind, principal_name=owner.name,
         issue_timestamp_ms=NO_TIME, expiry_timestamp_ms=NO_TIME, max_timestamp_ms=NO_TIME,
     )  # fmt: skip
-    _tell_requester(response, requester, ctx.api_version)
+    _add_requester(response, requester, ctx.api_version)
     code = _refusal(broker, ctx)
     if code == ErrorCode.NONE and owner != requester and not _may_create(broker, ctx, owner):
         code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
@@ -164,21 +164,21 @@ async def handle_describe_delegation_token(
         if not token.concerns(requester) and not _may_see(broker, ctx, token):
             return None
         described = _described(token, tokens.secret(token))
-        _tell_requester(described, token.requester, ctx.api_version)
+        _add_requester(described, token.requester, ctx.api_version)
         return described
 
     rows = await in_turns(broker, ctx, each(row, tokens.all()))
     return DescribeDelegationTokenResponse(tokens=[row for row in rows if row is not None])
 
 
-def _tell_requester(
-    told: CreateDelegationTokenResponse | DescribedDelegationToken,
+def _add_requester(
+    response: CreateDelegationTokenResponse | DescribedDelegationToken,
     requester: Principal,
     version: int,
 ) -> None:
     if version >= FIRST_WITH_REQUESTER:
-        told.token_requester_principal_type = requester.kind
-        told.token_requester_principal_name = requester.name
+        response.token_requester_principal_type = requester.kind
+        response.token_requester_principal_name = requester.name
 
 
 def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToken:

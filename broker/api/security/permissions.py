@@ -363,8 +363,8 @@ def _row_by_row(
     for code in sorted(set(codes.values())):
         numbers = {number for number, found in codes.items() if found == code}
         refused = keep_rows(request, ctx.api_version, numbers)
-        told = no_right(ctx, code)
-        failures.append(failed(refused, ctx.api_version, code, told, partitions_only=True))
+        reason = no_right(ctx, code)
+        failures.append(failed(refused, ctx.api_version, code, reason, partitions_only=True))
     left = set(range(len(rows))) - codes.keys()
     if left or request.API_KEY in ASKED_ANYWAY:
         answer = handler(broker, keep_rows(request, ctx.api_version, left), ctx)

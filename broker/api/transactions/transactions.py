@@ -128,7 +128,7 @@ async def handle_txn_offset_commit(
     group_id, lookup = request.group_id, broker.partition_lookup
     try:
         if group_id and lookup is not None and (refused or waiting_commits(lookup, group_id)):
-            known, refused = await _hear(broker, lookup(), request)
+            known, refused = await _await_known(broker, lookup(), request)
         response = await _commit(broker, request.replaced(topics=known), ctx)
     except KafkaError as error:
         response = txn_offset_commit_failure(request, error.code)
@@ -139,7 +139,7 @@ async def handle_txn_offset_commit(
     return response
 
 
-async def _hear(
+async def _await_known(
     broker: TransactionalOffsetsParts, lookup: PartitionLookup, request: TxnOffsetCommitRequest
 ) -> tuple[list[TxnOffsetCommitRequestTopic], list[TxnOffsetCommitResponseTopic]]:
     """As `_split_by_existence`, but after the group's earlier commits and with the newest metadata,
@@ -154,11 +154,11 @@ async def _hear(
     ]
     try:
         async with lookup.line(request.group_id):
-            heard = await lookup.hear(named)
+            known_all = await lookup.await_known(named)
     except TimeoutError as late:
         text = f"earlier commits of group {request.group_id} wait: try again"
         raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from late
-    if heard:
+    if known_all:
         return _split_by_existence(broker, request)
     return _split_by_existence(broker, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

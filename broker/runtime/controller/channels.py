@@ -405,15 +405,15 @@ class Channels:
         notified, too.
         """
         found = set(partitions)
-        hearers: dict[int, set[tuple[str, int]]] = {}
+        recipients: dict[int, set[tuple[str, int]]] = {}
         for name, index in found if replicas else ():
             image = self.state.partition(name, index)
             for node in () if image is None else image.replicas:
-                hearers.setdefault(node, set()).add((name, index))
+                recipients.setdefault(node, set()).add((name, index))
         for node, channel in self._channels.items():
             news = _Changes()
             news.metadata = found
-            news.leaderships = hearers.get(node, set())
+            news.leaderships = recipients.get(node, set())
             channel.send(news)
 
     def send_state(self, topic: str, index: int) -> None:

@@ -115,7 +115,7 @@ class Controller(Decisions):
         self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         """A broker has answered where logs end."""
-        self.doubts.hear(broker, asked, response)
+        self.doubts.on_roles(broker, asked, response)
 
     def read_anew(self) -> None:
         """Read the store again, since its state is not known. The task that follows the brokers

@@ -37,7 +37,9 @@ class ControllerDoubts:
         self._is_raised = False
         """Whether new partition epochs are above those that were given out before the restore."""
 
-    def hear(self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any) -> None:
+    def on_roles(
+        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+    ) -> None:
         """Apply a broker's report of where logs end."""
         self._controller.spawn(self._controller.in_the_end, self._take, broker, asked, response)
 

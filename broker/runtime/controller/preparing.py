@@ -237,20 +237,20 @@ class Preparing(ABC, Generic[P]):
         if topic is None:
             return set()
         self._deadline(change)
-        hearers = {node for each in topic.partitions for node in each.replicas}
-        hearers |= {node for replicas in change.added for node in replicas}
-        silent = await self._wait_for(hearers, self.left_s(change) / 2)
+        recipients = {node for each in topic.partitions for node in each.replicas}
+        recipients |= {node for replicas in change.added for node in replicas}
+        silent = await self._wait_for(recipients, self.left_s(change) / 2)
         if silent & self.leaders(name):
             await controller.exclusively(self._fence, name, silent)
             late = await self._wait_for(self.leaders(name), self.left_s(change))
             silent = silent - self.leaders(name) | late
         return silent
 
-    async def _wait_for(self, hearers: set[int], seconds: float) -> set[int]:
+    async def _wait_for(self, recipients: set[int], seconds: float) -> set[int]:
         """Wait until all of these brokers have answered. Returns those that have not in this
         time.
         """
-        answers = self._controller.channels.when_answered_by(hearers)
+        answers = self._controller.channels.when_answered_by(recipients)
         if answers:
             await asyncio.wait(answers.values(), timeout=max(seconds, 0.0))
         return {node for node, answer in answers.items() if not answer.done()}

@@ -140,8 +140,8 @@ class PartitionWriter:
                 place, job.base_offset, expected,
             )  # fmt: skip
             error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # clients try again after the reload
-        for tell in waiting:
-            tell(error_code)
+        for callback in waiting:
+            callback(error_code)
 
     def to_be_committed(self, place: TopicPartition) -> asyncio.Future[int] | None:
         """Return None if everything in the log now is on the in-sync replicas, and also on the disk
@@ -167,18 +167,18 @@ class PartitionWriter:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         missing = lags + unsynced
 
-        def tell(error_code: int) -> None:
+        def callback(error_code: int) -> None:
             nonlocal missing
             missing -= 1
             if not future.done() and (error_code != ErrorCode.NONE or not missing):
                 future.set_result(error_code)
 
         if lags:
-            partition.when_committed(end, tell)
+            partition.when_committed(end, callback)
         if unsynced:
             self._commits.wait(
                 [(log, end)],
-                lambda done: tell(ErrorCode.NONE if done else ErrorCode.KAFKA_STORAGE_ERROR),
+                lambda done: callback(ErrorCode.NONE if done else ErrorCode.KAFKA_STORAGE_ERROR),
             )
         return future
 

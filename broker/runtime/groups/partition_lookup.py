@@ -104,17 +104,17 @@ class PartitionLookup:
                 del self._waiting[group_id]
                 del self._lines[group_id]
 
-    async def hear(self, named: Collection[NamedPartition]) -> bool:
+    async def await_known(self, named: Collection[NamedPartition]) -> bool:
         """Wait until this broker knows all of these partitions that exist. Returns False if the
         store does not answer, or the controller's metadata does not arrive in time.
         """
         image = self._metadata.image
-        unheard = [each for each in named if each.partition >= 0 and not each.is_in(image)]
-        if not unheard:
+        unknown = [each for each in named if each.partition >= 0 and not each.is_in(image)]
+        if not unknown:
             return True
         try:
             async with asyncio.timeout(WAIT_S):
-                made = await self._look_up(image, unheard)
+                made = await self._look_up(image, unknown)
         except (StoreError, TimeoutError):
             return False
         return await self._images.wait_until(
@@ -122,14 +122,14 @@ class PartitionLookup:
         )
 
     async def _look_up(
-        self, image: MetadataImage, unheard: list[NamedPartition]
+        self, image: MetadataImage, unknown: list[NamedPartition]
     ) -> list[NamedPartition]:
         """Look partitions up in the store. There is one call at a time, even if no request waits
         for the last one any more, since elections need the store's thread, too.
         """
         while self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])
-        job = self._node.run_blocking(lambda: _made(self._store, image, unheard))
+        job = self._node.run_blocking(lambda: _made(self._store, image, unknown))
         self._looking = asyncio.ensure_future(job)
         self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)

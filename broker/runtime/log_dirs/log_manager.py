@@ -292,7 +292,7 @@ class LogManager:
                 opened = [(each, problem, None) for each in some]
             for each, log, stray in opened:
                 if stray is not None:
-                    self._tell_stray(os.path.join(log_dir.path, str(each.key)), each.key, stray)
+                    self._report_stray(os.path.join(log_dir.path, str(each.key)), each.key, stray)
                 done.put_nowait((each, log))
 
     def in_thread(self, log_dir: LogDir, what: str, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -401,7 +401,7 @@ class LogManager:
         """As `put_aside`. Blocks."""
         log_dir = self._homes.pop(key, None)
         if log_dir is not None:
-            self._tell_stray(os.path.join(log_dir.path, str(key)), key, log_dir.put_aside(key))
+            self._report_stray(os.path.join(log_dir.path, str(key)), key, log_dir.put_aside(key))
 
     async def put_aside(self, key: TopicPartition) -> None:
         """Rename the folder of a partition of an unknown topic, since it may contain records."""
@@ -413,9 +413,9 @@ class LogManager:
                 new = await self.in_thread(log_dir, f"putting {key} aside", call)
             finally:
                 self.leaving.pop(key, None)
-            self._tell_stray(os.path.join(log_dir.path, str(key)), key, new)
+            self._report_stray(os.path.join(log_dir.path, str(key)), key, new)
 
-    def _tell_stray(self, old: str, key: TopicPartition, new: str) -> None:
+    def _report_stray(self, old: str, key: TopicPartition, new: str) -> None:
         self.report(
             f"{old} does not belong to the topic {key.topic} that this broker knows; it was "
             f"renamed to {new}"

@@ -397,8 +397,8 @@ class ClusterMember:
         if not self.registered:
             return
         self.broker_epoch, self.registered = self.broker_epoch + 1, False
-        for tell in self.on_session_lost:
-            tell()
+        for callback in self.on_session_lost:
+            callback()
 
     # ---- a stalled process ----
 

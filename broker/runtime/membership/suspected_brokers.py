@@ -74,8 +74,8 @@ class SuspectedBrokers:
             return
         if node_id in self._looking:
             return
-        for tell in self.on_suspected:
-            tell(node_id)
+        for callback in self.on_suspected:
+            callback(node_id)
         looking = self._node.loop.create_task(self._look(node_id, known.epoch))
         self._looking[node_id] = looking
         looking.add_done_callback(lambda _: self._looking.pop(node_id, None))
@@ -102,8 +102,8 @@ class SuspectedBrokers:
             elif ended:
                 self._on_ended(node_id)
                 return
-        for tell in self.on_cleared:
-            tell(node_id)
+        for callback in self.on_cleared:
+            callback(node_id)
 
     def _has_ended(self, node_id: int) -> bool | None:
         try:

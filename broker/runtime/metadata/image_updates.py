@@ -167,8 +167,8 @@ class ImageUpdates:
         for node_id, known in before.items():
             now = image.brokers.get(node_id)
             if node_id != self._node.node_id and (now is None or now.endpoints != known.endpoints):
-                for tell in self.on_broker_gone:
-                    tell(node_id)
+                for callback in self.on_broker_gone:
+                    callback(node_id)
         if before is not image.brokers:
             self._metadata.forget_departed_later(self._node.loop)
         alive = {node.node_id: node.epoch for node in image.brokers.values()}
@@ -230,8 +230,8 @@ class ImageUpdates:
         if known is None:
             self._configs.pop(topic.topic_id, None)
             # Its logs may have been opened before, with earlier settings.
-            for tell in self.on_topic_added:
-                tell(taken)
+            for callback in self.on_topic_added:
+                callback(taken)
 
     def _forget_retired(self, name: str, count: int) -> None:
         """Remove the partitions that a contraction has removed."""

@@ -135,8 +135,8 @@ class Peers:
         ended = {descriptor for descriptor, _ in self._poll.poll(0)}
         for node_id in [node for node, each in self._watched.items() if each in ended]:
             self.unwatch(node_id)
-            for tell in self.on_closed:
-                tell(node_id)
+            for callback in self.on_closed:
+                callback(node_id)
 
     # ---- addresses ----
 
@@ -198,8 +198,8 @@ class Peers:
         for node in self._metadata.image.brokers.values():
             endpoint = self.endpoint_of(node.endpoints)
             if endpoint is not None and (endpoint.host, endpoint.port) == (host, port):
-                for tell in self.on_closed:
-                    tell(node.node_id)
+                for callback in self.on_closed:
+                    callback(node.node_id)
 
 
 class _Asked(NamedTuple):

@@ -181,7 +181,7 @@ class Authentication:
         if changed and self._stage is not Stage.FAILED:
             self._stage = Stage.FAILED
             self._owner.unauthenticated.remove(self)
-            self._tell(
+            self._report(
                 f"{self._connection.principal} was deleted or has a new password, or its "
                 "delegation token was removed (kstore.end.sessions.of.changed.users)"
             )
@@ -234,7 +234,7 @@ class Authentication:
             self._begin_renewal(self._owner.loop.time())
         may_ask_versions = self._stage is Stage.FIRST and not self._renews
         if key == VERSIONS and may_ask_versions:
-            self._tell_versions(frame, version)
+            self._note_software(frame, version)
         elif key == HANDSHAKE and version in (0, 1):
             header, request = decode_request(frame)
             mechanism: str = request.mechanism  # type: ignore[attr-defined]
@@ -247,7 +247,7 @@ class Authentication:
         else:
             self._give_up(f"it sends {_named(key, version)} instead of SaslHandshake")
 
-    def _tell_versions(self, frame: bytes, version: int) -> None:
+    def _note_software(self, frame: bytes, version: int) -> None:
         """Answer ApiVersions. The client may send it again only after an error."""
         api = APIS[VERSIONS]
         header_version = request_header_version(VERSIONS, version)
@@ -336,8 +336,8 @@ class Authentication:
             if self._renews and principal != before:
                 names = ".".join(before.split(":", 1)), ".".join(principal.split(":", 1))
                 words = "Cannot change principals during re-authentication from "
-                told = words + ": ".join(names)
-                self._refuse(SaslRefusedError(f"{before} can't become {principal}", told),
+                client_message = words + ": ".join(names)
+                self._refuse(SaslRefusedError(f"{before} can't become {principal}", client_message),
                              version, correlation_id)  # fmt: skip
                 return
             lifetime_ms = self._lifetime_ms(server)
@@ -390,12 +390,12 @@ class Authentication:
             self._fail(str(refusal))
             return
         what = "re-authentication" if self._renews else "authentication"
-        told = refusal.told or (
+        client_message = refusal.client_message or (
             f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
             f"{self._mechanism}"
         )
         response = SaslAuthenticateResponse(
-            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=told
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=client_message
         )
         self._fail(str(refusal), encode_response(response, version, correlation_id))
 
@@ -409,7 +409,7 @@ class Authentication:
         self._count("failed")
         self._owner.unauthenticated.remove(self)
         self._connection.mute()
-        self._tell(f"authentication failed: {reason}")
+        self._report(f"authentication failed: {reason}")
         delay_ms = self._listener["connection.failed.authentication.delay.ms"]
         if delay_ms:
             self._owner.loop.call_later(delay_ms / 1000, self._part, answer)
@@ -428,13 +428,13 @@ class Authentication:
         self._stage = Stage.FAILED
         self._count("failed")
         self._owner.unauthenticated.remove(self)
-        self._tell(reason)
+        self._report(reason)
         self._connection.close()
 
     def _count(self, outcome: Outcome) -> None:
         self._owner.counts.add(outcome, self._listener.name, self._mechanism, again=self._renews)
 
-    def _tell(self, reason: str) -> None:
+    def _report(self, reason: str) -> None:
         self._owner.report(
             f"closing the connection {self._connection.peer}: {reason}",
             f"listener {self._listener.name}: {reason}",

@@ -37,7 +37,7 @@ __all__ = [
 
 DELETED = -2
 """The leader in UpdateMetadata, and the leader epoch in StopReplica, of deleted partitions."""
-NOT_TOLD = -1
+UNKNOWN = -1
 
 
 def leaderships(
@@ -67,7 +67,7 @@ def leaderships(
             is_new=unused or (node in partition.adding and node not in partition.isr),
         )
         row.leader_recovery_state = int(partition.recovering)
-        _say_state(row, partition)
+        _add_state(row, partition)
         entry.partition_states.append(row)
     return entry if entry.partition_states else None
 
@@ -98,12 +98,12 @@ def metadata(
             eligible_leader_replicas=list(partition.elr),
             last_known_elr=list(partition.last_known_elr),
         )
-        _say_state(row, partition)
+        _add_state(row, partition)
         entry.partition_states.append(row)
     return entry if entry.partition_states else None
 
 
-def _say_state(
+def _add_state(
     row: LeaderAndIsrPartition | UpdateMetadataPartition, partition: PartitionImage
 ) -> None:
     row.leader = partition.leader
@@ -189,14 +189,14 @@ def without_epochs(request: Message) -> None:
     """
     if isinstance(request, LeaderAndIsrRequest):
         for topic in request.topic_states:
-            topic.partition_count = topic.retired_from = NOT_TOLD
+            topic.partition_count = topic.retired_from = UNKNOWN
             for state in topic.partition_states:
-                state.partition_epoch = NOT_TOLD
+                state.partition_epoch = UNKNOWN
     elif isinstance(request, UpdateMetadataRequest):
-        request.max_partition_epoch = NOT_TOLD
+        request.max_partition_epoch = UNKNOWN
         for known in request.topic_states:
-            known.retired_from = known.retired_epoch = known.partition_total = NOT_TOLD
-            known.retired_partition_epoch = NOT_TOLD
+            known.retired_from = known.retired_epoch = known.partition_total = UNKNOWN
+            known.retired_partition_epoch = UNKNOWN
             known.retirement_holds = False
             for row in known.partition_states:
-                row.partition_epoch = NOT_TOLD
+                row.partition_epoch = UNKNOWN

@@ -233,7 +233,7 @@ class Authorizer:
         """Rights by principal and host. A new object after each change of ACLs."""
         self.remembered_bytes = 0
         """The size of all cached decisions."""
-        self.on_denied: OnDenied = _nobody_hears
+        self.on_denied: OnDenied = _ignore_denial
         """Callers call this when they deny an operation. `authorize` does not, because not every
         check is an attempt to do the operation.
         """
@@ -390,7 +390,7 @@ class Authorizer:
         self.remembered_bytes = 0
 
 
-def _nobody_hears(
+def _ignore_denial(
     principal: str, host: str, operation: int, resource_type: int, name: str, api_key: int
 ) -> None:
     """The default, which does not log denials."""

@@ -66,8 +66,8 @@ class ClientInstance:
             names = dict.fromkeys(name for found in subscriptions for name in found.metrics)
             self.metrics = [ALL_METRICS] if ALL_METRICS in names else [n for n in names if n]
             self.interval_ms = min(found.interval_ms for found in subscriptions)
-        told = f"{sorted(self.metrics)}{self.interval_ms}".encode()
-        crc = zlib.crc32(told + instance_id.bytes)
+        text = f"{sorted(self.metrics)}{self.interval_ms}".encode()
+        crc = zlib.crc32(text + instance_id.bytes)
         self.subscription_id = crc - (1 << 32) if crc >> 31 else crc
 
     def may_get(self, now_ms: int) -> bool:

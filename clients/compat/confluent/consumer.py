@@ -193,8 +193,8 @@ class Consumer(Client):
                 return [self._failure(error)]
             if records:
                 return [self._received(record) for record in records]
-            if (told := self._told()) is not None:
-                return [told]
+            if (notification := self._notification()) is not None:
+                return [notification]
             if deadline is not None and time.monotonic() >= deadline:
                 self._events.serve(0)
                 return []
@@ -221,7 +221,7 @@ class Consumer(Client):
             raise KafkaException(found) from None
         return Message(error=found, value=found.str().encode(), timestamp=(0, -1))
 
-    def _told(self) -> Message | None:
+    def _notification(self) -> Message | None:
         """A message about a missing topic or the end of a partition, if there is no record."""
         view = self._consumer._shell.cluster.view
         for topic in sorted(self._unknown & (set(view.topics) | set(view.topic_errors))):

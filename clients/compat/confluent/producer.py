@@ -125,9 +125,9 @@ class Producer(Client):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
         if len(self) >= self._limit:
             raise BufferError("Local: Queue full")
-        told = callback or on_delivery or self._on_delivery
+        on_delivery = callback or on_delivery or self._on_delivery
         sent = _Sent(
-            topic, _bytes(value), _bytes(key), partition, told, timestamp, _headers(headers)
+            topic, _bytes(value), _bytes(key), partition, on_delivery, timestamp, _headers(headers)
         )
         with self._lock:
             must_wait = bool(self._waiting)
@@ -277,11 +277,11 @@ class Producer(Client):
         """
         taken = 0
         for row in messages:
-            told = row.get("callback") or row.get("on_delivery") or callback or on_delivery
+            on_delivery = row.get("callback") or row.get("on_delivery") or callback or on_delivery
             try:
                 self.produce(
-                    topic, row.get("value"), row.get("key"), row.get("partition", partition), told,
-                    timestamp=row.get("timestamp", 0), headers=row.get("headers"),
+                    topic, row.get("value"), row.get("key"), row.get("partition", partition),
+                    on_delivery, timestamp=row.get("timestamp", 0), headers=row.get("headers"),
                 )  # fmt: skip
                 taken += 1
             except BufferError as error:

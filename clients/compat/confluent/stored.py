@@ -78,11 +78,11 @@ class StoredOffsets:
                 row.error = None if error is None else error_of(error)
             if error is not None:
                 _log.warning("a commit failed: %s", error)
-            self._tell(None if error is None else error_of(error), rows)
+            self._report(None if error is None else error_of(error), rows)
 
         self._consumer.commit_async({row.pair: row.committable for row in rows}, ended)
 
-    def _tell(self, error: KafkaError | None, rows: Collection[TopicPartition]) -> None:
+    def _report(self, error: KafkaError | None, rows: Collection[TopicPartition]) -> None:
         if self._on_commit is not None:
             self._events.put(lambda: self._on_commit(error, list(rows)))
 
@@ -121,6 +121,6 @@ class StoredOffsets:
             self.commit_now(rows)
         except ProtocolKafkaError as error:
             _log.warning("the last commit failed, messages may come again: %s", error)
-            self._tell(error_of(error), rows)
+            self._report(error_of(error), rows)
         else:
-            self._tell(None, rows)
+            self._report(None, rows)

@@ -350,8 +350,8 @@ class FetchPlan:
         if code in STALE_METADATA:
             progress.replica = None
             leader = data.current_leader
-            heard = view.hear_leader(tp, leader.leader_id, leader.leader_epoch)
-            return Outcome(refresh=True, pause=not heard, place=heard)
+            updated = view.update_leader(tp, leader.leader_id, leader.leader_epoch)
+            return Outcome(refresh=True, pause=not updated, place=updated)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(asked, data)
         text = f"partition {tp}, offset {asked.offset}: {type(error_for(code)).description}"

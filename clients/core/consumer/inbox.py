@@ -127,7 +127,7 @@ class Inbox:
         """Add a loss: records that the user has had do not exist any more."""
         self._items.append(loss)
 
-    def tell_losses(self) -> None:
+    def report_losses(self) -> None:
         """Report all losses now, because there is no further poll."""
         losses = [item for item in self._items if isinstance(item, Loss)]
         for item in losses:

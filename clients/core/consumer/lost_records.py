@@ -51,10 +51,10 @@ class LostRecords(NamedTuple):
 class Divergence:
     """Finds the offset at which the history of a position and the leader's log diverge.
 
-    Ask the leader for the end of the epoch ``ask`` and pass the answer to ``heard``, until ``ask``
-    is -1. Each epoch has one leader, so two logs with the same epoch are equal up to its end in
-    either of them. Records of epochs that the leader's log does not have are lost: the search
-    continues with the epoch before them.
+    Ask the leader for the end of the epoch ``ask`` and pass the answer to ``on_epoch_end``, until
+    ``ask`` is -1. Each epoch has one leader, so two logs with the same epoch are equal up to its
+    end in either of them. Records of epochs that the leader's log does not have are lost: the
+    search continues with the epoch before them.
     """
 
     def __init__(self, position: Position, history: EpochHistory) -> None:
@@ -72,7 +72,7 @@ class Divergence:
         """Whether records below the position are lost."""
         return self.offset != self.position.offset
 
-    def heard(self, leader_epoch: int, end_offset: int) -> None:
+    def on_epoch_end(self, leader_epoch: int, end_offset: int) -> None:
         """The leader's answer: the largest leader epoch in the log that is not above the asked one,
         and its end.
         """

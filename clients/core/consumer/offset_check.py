@@ -68,7 +68,7 @@ def check_offset(
         finding = OffsetFinding.OTHER_TOPIC
     elif epoch_end is not None and position.leader_epoch >= 0:
         found = Divergence(position, NO_EPOCHS)
-        found.heard(*epoch_end)
+        found.on_epoch_end(*epoch_end)
         finding = OffsetFinding.LOST if found.is_lost else OffsetFinding.IN_LOG
         if found.is_lost:
             lost = lost_records(tp, found, NO_EPOCHS, current_leader_epoch)

@@ -292,7 +292,7 @@ class SubscriptionState:
         if found == self.topics:
             return False
         self.topics = found
-        self._tell_changed()
+        self._notify_changed()
         return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -312,7 +312,7 @@ class SubscriptionState:
         self.partitions = {
             tp: before.get(tp) or AssignedPartition(tp, reading=True) for tp in wanted
         }
-        self._tell_reassigned()
+        self._notify_reassigned()
 
     def unsubscribe(self) -> None:
         """Remove the subscription and all partitions. The group client has left the group
@@ -321,8 +321,8 @@ class SubscriptionState:
         self._drop(list(self.partitions))
         self.kind = SubscriptionKind.NONE
         self.topics, self.pattern, self.broker_pattern = frozenset(), None, None
-        self._tell_changed()
-        self._tell_reassigned()
+        self._notify_changed()
+        self._notify_reassigned()
 
     def _set(
         self,
@@ -337,7 +337,7 @@ class SubscriptionState:
             )
         self.kind, self.topics = kind, topics
         self.pattern, self.broker_pattern = pattern, broker_pattern
-        self._tell_changed()
+        self._notify_changed()
 
     @property
     def uses_group(self) -> bool:
@@ -351,7 +351,7 @@ class SubscriptionState:
         for tp in partitions:
             if tp not in self.partitions:
                 self.partitions[tp] = AssignedPartition(tp, reading=False)
-        self._tell_reassigned()
+        self._notify_reassigned()
 
     def begin_reading(self, partitions: Iterable[TopicPartition]) -> None:
         """The listener knows the partitions: start to place and fetch them. Unknown ones are
@@ -360,7 +360,7 @@ class SubscriptionState:
         for tp in partitions:
             if row := self.partitions.get(tp):
                 row.reading = True
-        self._tell_reassigned()
+        self._notify_reassigned()
 
     def begin_revoking(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading partitions; fetched records are discarded. Positions stay, for a last
@@ -374,7 +374,7 @@ class SubscriptionState:
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions."""
         self._drop(partitions)
-        self._tell_reassigned()
+        self._notify_reassigned()
 
     def hold_back(self, tp: TopicPartition) -> None:
         """KIP-253: find the partition's position, but do not fetch it before `let_go`."""
@@ -384,7 +384,7 @@ class SubscriptionState:
         """KIP-253: the records that must be read first have been read. Unknown ones are ignored."""
         if row := self.partitions.get(tp):
             row.gate_closed = False
-            self._tell_reassigned()
+            self._notify_reassigned()
 
     # Positions.
 
@@ -409,11 +409,11 @@ class SubscriptionState:
                 row.version += 1
                 row.revoking = True
 
-    def _tell_changed(self) -> None:
+    def _notify_changed(self) -> None:
         self.subscription_version += 1
         for call in self.changed:
             call()
 
-    def _tell_reassigned(self) -> None:
+    def _notify_reassigned(self) -> None:
         for call in self.reassigned:
             call()

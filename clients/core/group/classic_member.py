@@ -102,7 +102,7 @@ class ClassicMember:
         self._retry_ms = 0
         self._polled_ms: int | None = None
         self._expired = False
-        self._heard_ms = 0
+        self._answered_ms = 0
         self._heartbeat_ms = 0
         self._heartbeat_sent = False
         self._reason = ""
@@ -232,8 +232,8 @@ class ClassicMember:
             times.append(self._polled_ms + self._settings.max_poll_interval_ms + 1)
             if not self._heartbeat_sent and self.state in HEARTBEATING:
                 times.append(self._heartbeat_ms)
-            if self._heard_ms:
-                times.append(self._heard_ms + self._settings.session_timeout_ms + 1)
+            if self._answered_ms:
+                times.append(self._answered_ms + self._settings.session_timeout_ms + 1)
         return min(times, default=None)
 
     def hurry(self, now_ms: int) -> list[Effect]:
@@ -400,7 +400,8 @@ class ClassicMember:
         self.generation, self.member_id = response.generation_id, response.member_id
         self._protocol = response.protocol_name
         self._backoff.reset()
-        self._heard_ms, self._heartbeat_ms = now_ms, now_ms + self._settings.heartbeat_interval_ms
+        self._answered_ms = now_ms
+        self._heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
         self.is_leader = response.leader == response.member_id
         self._assigned_counts = None
         if not self.is_leader:
@@ -453,8 +454,8 @@ class ClassicMember:
         if not self._is_member:
             return []
         effects: list[Effect] = []
-        if now_ms - self._heard_ms > self._settings.session_timeout_ms:
-            self._heard_ms = now_ms
+        if now_ms - self._answered_ms > self._settings.session_timeout_ms:
+            self._answered_ms = now_ms
             effects.append(ForgetCoordinator())
         if not self._heartbeat_sent and now_ms >= self._heartbeat_ms:
             self._heartbeat_sent = True
@@ -466,7 +467,7 @@ class ClassicMember:
     def _heartbeat_answer(self, request: Message, code: int, now_ms: int) -> list[Effect]:
         assert isinstance(request, HeartbeatRequest)
         if code == ErrorCode.NONE:
-            self._heard_ms = now_ms
+            self._answered_ms = now_ms
             self._backoff.reset()
             return []
         if (request.generation_id, request.member_id) != (self.generation, self.member_id):
@@ -477,7 +478,7 @@ class ClassicMember:
             self._heartbeat_ms = now_ms + self._backoff.next_ms()
             return [ForgetCoordinator()]
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._heard_ms = now_ms
+            self._answered_ms = now_ms
             if self.state is ClassicState.STABLE:
                 self._ask_to_rejoin("the group rebalances")
         elif code in REJOIN:

@@ -68,7 +68,7 @@ class StickyAssignor(Assignor):
         self, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> dict[str, list[TopicPartition]]:
         """See Assignor."""
-        claims = {member_id: _told(row.user_data) for member_id, row in members.items()}
+        claims = {member_id: _parsed(row.user_data) for member_id, row in members.items()}
         return balanced(partition_counts, members, claims)
 
 
@@ -109,7 +109,7 @@ class CooperativeStickyAssignor(Assignor):
         }
 
 
-def _told(user_data: bytes | None) -> tuple[int, list[TopicPartition]]:
+def _parsed(user_data: bytes | None) -> tuple[int, list[TopicPartition]]:
     """The data that a member's sticky assignor remembers; nothing if it can't be parsed."""
     if not user_data:
         return NO_GENERATION, []

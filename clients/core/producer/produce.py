@@ -86,7 +86,7 @@ def produce_results(
 ) -> dict[TopicPartition, ProduceResult]:
     """The result of each partition in the response. Adds its leaders (KIP-951) to the view."""
     for node in response.node_endpoints:
-        view.hear_broker(Broker(node.node_id, node.host, node.port, node.rack))
+        view.update_broker(Broker(node.node_id, node.host, node.port, node.rack))
     results: dict[TopicPartition, ProduceResult] = {}
     for topic in response.responses:
         name = topic.name or view.topic_name(topic.topic_id)
@@ -98,7 +98,7 @@ def produce_results(
                 error = _error(row, tp)
                 hint = row.current_leader
                 if hint.leader_id in view.brokers:
-                    redirected = view.hear_leader(tp, hint.leader_id, hint.leader_epoch)
+                    redirected = view.update_leader(tp, hint.leader_id, hint.leader_epoch)
             results[tp] = ProduceResult(row.base_offset, error, redirected)
     return results
 

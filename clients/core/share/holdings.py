@@ -150,7 +150,7 @@ class Holdings:
         """The brokers that have acknowledgements to receive."""
         return {row.node_id for row in self._to_send.values()}
 
-    def nodes_to_tell(self) -> set[int]:
+    def nodes_to_notify(self) -> set[int]:
         """These, and the brokers that have not answered yet."""
         return self.nodes_to_send() | {row.node_id for row in self._sent.values()}
 

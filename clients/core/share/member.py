@@ -57,7 +57,7 @@ class ShareMember:
         self._backoff_ms = retry_backoff_ms, retry_backoff_max_ms
         self._failures = 0
         self._topics: frozenset[str] = frozenset()
-        self._told: frozenset[str] | None = None
+        self._sent_topics: frozenset[str] | None = None
         """The topics that the coordinator knows; None: send all fields."""
         self._due_ms = 0.0
         self._polled_ms = 0.0
@@ -96,11 +96,11 @@ class ShareMember:
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
         )
-        if self._told is None:
+        if self._sent_topics is None:
             request.rack_id = self._rack
-        if self._told != self._topics:
+        if self._sent_topics != self._topics:
             request.subscribed_topic_names = sorted(self._topics)
-        self._told = self._topics
+        self._sent_topics = self._topics
         return request
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
@@ -122,7 +122,7 @@ class ShareMember:
         if code == ErrorCode.NONE:
             self._failures = 0
             self.epoch = response.member_epoch
-            if self._told == self._topics:
+            if self._sent_topics == self._topics:
                 self._due_ms = now_ms + response.heartbeat_interval_ms
             if response.assignment is not None:
                 self.assigned = frozenset(
@@ -144,8 +144,8 @@ class ShareMember:
     def failed(self, now_ms: float) -> None:
         """The request failed: send all fields again, after a pause."""
         self._failures += 1
-        self._told = None
+        self._sent_topics = None
         self._due_ms = now_ms + pause_ms(self._failures, *self._backoff_ms, self._chance())
 
     def _begin_anew(self) -> None:
-        self.epoch, self.assigned, self._told, self._due_ms = JOIN_EPOCH, NOWHERE, None, 0.0
+        self.epoch, self.assigned, self._sent_topics, self._due_ms = JOIN_EPOCH, NOWHERE, None, 0.0

@@ -112,7 +112,7 @@ class ShareNode:
         shell = self._shell
         refused, helped = False, False
         for node in response.node_endpoints:
-            shell.cluster.view.hear_broker(Broker(node.node_id, node.host, node.port, node.rack))
+            shell.cluster.view.update_broker(Broker(node.node_id, node.host, node.port, node.rack))
         shell.lock_timeout_ms = response.acquisition_lock_timeout_ms or shell.lock_timeout_ms
         expires_ms = self._expires_ms()
         names = {topic_id: tp.topic for tp, topic_id in self._ids.items()}
@@ -135,7 +135,7 @@ class ShareNode:
         shell = self._shell
         if row.error_code:
             leader = row.current_leader
-            is_new = shell.cluster.view.hear_leader(tp, leader.leader_id, leader.leader_epoch)
+            is_new = shell.cluster.view.update_leader(tp, leader.leader_id, leader.leader_epoch)
             shell.cluster.want_refresh()
             error = error_for(row.error_code, row.error_message)
             if not error.retriable:
@@ -214,7 +214,7 @@ class ShareNode:
                 tp = TopicPartition(names.get(topic.topic_id, ""), row.partition_index)
                 errors[tp] = _error(tp, row.error_code, row.error_message)
                 leader = row.current_leader
-                if row.error_code and shell.cluster.view.hear_leader(
+                if row.error_code and shell.cluster.view.update_leader(
                     tp, leader.leader_id, leader.leader_epoch
                 ):
                     shell.cluster.want_refresh()

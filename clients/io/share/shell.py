@@ -215,7 +215,7 @@ class ShareShell:
         if not self.is_explicit:
             self.holdings.acknowledge_all(AcknowledgeType.ACCEPT)
         patience_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
-        nodes = [self._node(node_id) for node_id in sorted(self.holdings.nodes_to_tell())]
+        nodes = [self._node(node_id) for node_id in sorted(self.holdings.nodes_to_notify())]
         found: dict[TopicPartition, KafkaError | None] = {}
         self._commits.append(found)
         try:

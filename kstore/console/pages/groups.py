@@ -110,9 +110,9 @@ async def reset(page: Page) -> Response:
     name = page.name("group")
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for line in page.form.get("offsets", "").split():
-        place, _, told = line.rpartition("=")
+        place, _, value = line.rpartition("=")
         topic, _, partition = place.rpartition(":")
-        offset, _, life = told.partition("@")
+        offset, _, life = value.partition("@")
         if not (topic and partition.isdecimal() and offset.isdecimal()):
             raise PageError(f"{line[:100]!r} is not TOPIC:PARTITION=OFFSET")
         meant = offset_of(int(offset), int(life) if life.isdecimal() else -1)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from kstore.env import sync_data
-from kstore.log.errors import CursorInUseError, NewerFormatError, told
+from kstore.log.errors import CursorInUseError, NewerFormatError, storage_errors
 from kstore.log.segments.segment_names import (
     CURSORS_FOLDER,
     directory_name,
@@ -83,7 +83,7 @@ class CursorFile:
         """
         if self._fd >= 0:
             return
-        with told(f"opening the cursor {self.name!r} of {self.topic_partition}"):
+        with storage_errors(f"opening the cursor {self.name!r} of {self.topic_partition}"):
             make_private_folder(self._folder)
             fd = open_private(self._path, os.O_RDWR | os.O_CREAT)
         try:
@@ -142,7 +142,7 @@ class CursorFile:
         number = 1 if self._last is None else self._last.number + 1
         body = BODY.pack(self._topic_id, number, offset, now_ms, len(text)) + text
         data = MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
-        with told(f"committing to the cursor {self.name!r} of {self.topic_partition}"):
+        with storage_errors(f"committing to the cursor {self.name!r} of {self.topic_partition}"):
             written = os.pwrite(self._fd, data, number % 2 * PLACE_BYTES)
             if written != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
@@ -187,7 +187,7 @@ class CursorFile:
         """Note that a broker has written it."""
         position = self.load()
         if position is not None:
-            with told(f"writing to {self._path}"):
+            with storage_errors(f"writing to {self._path}"):
                 fd = open_private(self._path, os.O_RDWR)
                 try:
                     os.pwrite(fd, LAST.pack(position.number, self._rest(fd)[1]), 2 * PLACE_BYTES)

@@ -193,9 +193,9 @@ class SharedEnvironment:
             if not heal:
                 return
             self._replace(problem)
-            told = tuple(self.on_replaced)
-        for tell in told:
-            tell()
+            callbacks = tuple(self.on_replaced)
+        for callback in callbacks:
+            callback()
 
     def follow(self) -> None:
         """For a reader: if the writer has replaced the file, open the new one."""

@@ -157,7 +157,7 @@ class IndexStore:
         self._heal = not read_only
         self._was_closed = was_closed
         self._pid = os.getpid()
-        self._told: Callable[[], object] | None = None
+        self._on_replaced: Callable[[], object] | None = None
         self._seen = (0, 0, 0)
         self._shared = self._acquire()
 
@@ -180,19 +180,19 @@ class IndexStore:
         """How often the environment was damaged and replaced."""
         return self._shared.replaced if self._shared is not None else 0
 
-    def when_replaced(self, tell: Callable[[], object]) -> None:
-        """Call ``tell``, from any thread, when the environment was replaced."""
+    def when_replaced(self, callback: Callable[[], object]) -> None:
+        """Call ``callback``, from any thread, when the environment was replaced."""
         assert self._shared is not None
-        self._told = tell
-        self._shared.on_replaced.append(tell)
+        self._on_replaced = callback
+        self._shared.on_replaced.append(callback)
 
     def close(self) -> None:
         """Release the environment; the last user closes it."""
         shared, self._shared = self._shared, None
         if shared is None or os.getpid() != self._pid:
             return
-        if self._told is not None:
-            shared.on_replaced.remove(self._told)
+        if self._on_replaced is not None:
+            shared.on_replaced.remove(self._on_replaced)
         shared.release()
 
     def change(self, do: Callable[[Any], T]) -> T:

@@ -16,7 +16,7 @@ from kstore._fast.queue.lease_file import LeaseFileError
 from kstore._fast.queue.lease_table import LeaseTable
 from kstore._fast.record.crc32c import checksum as crc32c
 from kstore.items import check_name
-from kstore.log.errors import QueueStateError, told
+from kstore.log.errors import QueueStateError, storage_errors
 from kstore.log.index.index_store import boot_id
 from kstore.log.segments.segment_names import QUEUE_PREFIX
 from kstore.private_files import open_private
@@ -65,7 +65,7 @@ def open_table(log: QueueFolder, name: str) -> LeaseTable:
         )
     path = os.path.join(log.path, QUEUE_PREFIX + name)
     topic_id = (log.topic_id or uuid.UUID(int=0)).bytes
-    with told(f"opening the queue {name!r} of {log.topic_partition}"):
+    with storage_errors(f"opening the queue {name!r} of {log.topic_partition}"):
         fd = open_private(path, os.O_RDWR | os.O_CREAT)
         own = os.dup(fd)
         try:
@@ -104,7 +104,7 @@ def dead_path(log: QueueFolder, name: str) -> str:
 def open_dead_letters(log: QueueFolder, name: str) -> int:
     """The descriptor of that file, created if it did not exist."""
     path = dead_path(log, name)
-    with told(f"opening {path}"):
+    with storage_errors(f"opening {path}"):
         return open_private(path, os.O_RDWR | os.O_CREAT)
 
 

@@ -189,7 +189,7 @@ class Transaction:
                 made = [(row.log, row.build()) for row in rows]
                 made = [(log, data) for log, data in made if data]
                 parts = [_part(log, data) for log, data in made]
-                with errors.told("deciding a transaction"):
+                with errors.storage_errors("deciding a transaction"):
                     if self._always:
                         rows[0].log.directory.sync_names()  # of new logs
                     self._decide(parts, made)

@@ -164,11 +164,11 @@ def order_findings(topic: str, report: OrderReport, side: str) -> Iterator[Findi
         count = each.until - each.number + 1
         span = (-1, -1) if each.tp is None else (each.offset, each.offset + 1)
         yield Finding("key order", topic, partition, *span, count, side, str(each))
-    told = Counts.of(report.findings)
+    counted = Counts.of(report.findings)
     more = Counts(
-        report.out_of_order - told.out_of_order,
-        report.duplicates - told.duplicates,
-        report.missing - told.missing,
+        report.out_of_order - counted.out_of_order,
+        report.duplicates - counted.duplicates,
+        report.missing - counted.missing,
     )
     if any(more):
         said = (
@@ -285,11 +285,13 @@ class CompareKeys:
             found += order_findings(topic, checker.report(), "right")
         found += [Finding("sum", topic, -1, -1, -1, 0, "both") for topic in counts]
         if found:
-            told = _as_findings(found)
+            counted = _as_findings(found)
             sums = [counts[f.topic] if f.kind == "sum" else (0, 0) for f in found]
             for at, name in enumerate(("left", "right")):
-                told = told.append_column(name, pa.array([pair[at] for pair in sums], pa.int64()))
-            yield told
+                counted = counted.append_column(
+                    name, pa.array([pair[at] for pair in sums], pa.int64())
+                )
+            yield counted
 
 
 def _each(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:

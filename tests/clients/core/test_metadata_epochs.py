@@ -255,9 +255,9 @@ def test_leaders_and_brokers_are_heard_of_in_other_answers() -> None:
     view = ClusterView()
     view.update(grown("grow", "elect")[2].answer(("a",)))
     tp = TopicPartition("a", 0)
-    view.hear_broker(Broker(2, "other", 2))
-    assert not view.hear_leader(tp, 2, 1)
-    assert not view.hear_leader(TopicPartition("x", 0), 2, 9)
-    assert view.hear_leader(tp, 2, 2)
+    view.update_broker(Broker(2, "other", 2))
+    assert not view.update_leader(tp, 2, 1)
+    assert not view.update_leader(TopicPartition("x", 0), 2, 9)
+    assert view.update_leader(tp, 2, 2)
     assert view.leader(tp) == 2
     assert view.leader_epoch(tp) == 2

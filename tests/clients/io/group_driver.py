@@ -1,4 +1,4 @@
-"""A consumer without fetching: a user that polls and listens, over the real group client. `heard`
+"""A consumer without fetching: a user that polls and listens, over the real group client. `events`
 has its callbacks in order; `read` moves its positions as if records had been returned.
 """
 
@@ -44,7 +44,7 @@ class Poller:
                 config.pop(name)
         self.settings = client_settings("consumer", config)
         self.subscription = SubscriptionState()
-        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.events: list[tuple[str, frozenset[TopicPartition]]] = []
         self.errors: list[Exception] = []
         self.is_polling = True
         self.on_revoked: Callable[[], Any] | None = None
@@ -113,16 +113,16 @@ class Poller:
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
-            self.heard.append(("revoked", frozenset(partitions)))
+            self.events.append(("revoked", frozenset(partitions)))
             if self.on_revoked is not None:
                 await self.on_revoked()
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.heard.append(("assigned", frozenset(partitions)))
+        self.events.append(("assigned", frozenset(partitions)))
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
-            self.heard.append(("lost", frozenset(partitions)))
+            self.events.append(("lost", frozenset(partitions)))
 
 
 async def produce(poller: Poller, tp: TopicPartition, count: int) -> None:

@@ -94,7 +94,7 @@ def test_members_come_and_go(broker: KstoreBroker, protocol: dict[str, object]) 
                 await reached(lambda: len(first.owned) == len(second.owned) == 2)
                 assert not first.owned & second.owned
             await reached(lambda: len(first.owned) == 4)
-            assert second.heard[-1][0] == "revoked"
+            assert second.events[-1][0] == "revoked"
             assert not first.errors
 
     run(scene())
@@ -170,7 +170,7 @@ def test_who_does_not_poll_loses_its_partitions_and_gets_some_back(
                     await first.group.commit({mine: OffsetAndMetadata(1)})
                 first.is_polling = True
                 await reached(lambda: len(second.owned) == 1 and len(first.owned) == 1)
-                assert ("lost", frozenset({mine})) in first.heard
+                assert ("lost", frozenset({mine})) in first.events
 
     run(scene())
 
@@ -185,11 +185,11 @@ def test_a_static_member_comes_back_without_a_rebalance(
                 await static.subscribe(here.topic)
                 await reached(lambda: len(other.owned) == len(static.owned) == 1)
                 had = static.owned
-            heard = list(other.heard)
+            events = list(other.events)
             async with here.member(group_instance_id="one") as again:
                 await again.subscribe(here.topic)
                 await reached(lambda: again.owned == had)
-                assert other.heard == heard
+                assert other.events == events
 
     run(scene())
 

@@ -39,7 +39,7 @@ async def outlive_the_coordinator(cluster: KstoreCluster, protocol: str, *, hang
         for member in (first, second):
             await member.subscribe(name)
         await reached(lambda: len(first.owned) == len(second.owned) == 1)
-        heard = [list(member.heard) for member in (first, second)]
+        events = [list(member.events) for member in (first, second)]
         old = await first.cluster.coordinator(GROUP, group_id)
         await asyncio.to_thread(cluster.pause if hangs else cluster.kill, old)
         for number, member in enumerate((first, second)):
@@ -50,7 +50,7 @@ async def outlive_the_coordinator(cluster: KstoreCluster, protocol: str, *, hang
         beats = first.group.heartbeats, second.group.heartbeats
         await reached(lambda: first.group.heartbeats > beats[0] + 2)
         await reached(lambda: second.group.heartbeats > beats[1] + 2)
-        assert [member.heard for member in (first, second)] == heard
+        assert [member.events for member in (first, second)] == events
         found = await second.group.committed([TopicPartition(name, 0), TopicPartition(name, 1)])
         assert sorted(row.offset for row in found.values() if row is not None) == [0, 1]
         if hangs:

@@ -30,7 +30,7 @@ class Shell:
         self.row = ShareFetchResponsePartitionData(error_code=error)
         self.row.current_leader.leader_epoch = leader_epoch
         view: Any = SimpleNamespace(
-            topic_id=lambda name: TOPIC, hear_leader=lambda tp, leader, epoch: epoch == NEW
+            topic_id=lambda name: TOPIC, update_leader=lambda tp, leader, epoch: epoch == NEW
         )
         self.cluster: Any = SimpleNamespace(view=view, ask=self.ask, want_refresh=lambda: None)
         self.settings = {

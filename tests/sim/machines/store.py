@@ -103,7 +103,7 @@ class StoreServer:
         that, their owners are in doubt, as in zookeeper_store.py.
         """
         cut = self.unreachable[host] = object()
-        self._tell_contact()
+        self._notify_contact()
         self.loop.call_later(self.session_timeout_s * UNHEARD, self._if_still_cut, host, cut, False)
         self.loop.call_later(self.session_timeout_s, self._if_still_cut, host, cut, True)
 
@@ -113,7 +113,7 @@ class StoreServer:
         """
         self.unreachable.clear()
         self.majority = True
-        self._tell_contact()
+        self._notify_contact()
 
     def lose_majority(self, hosts: Iterable[str]) -> None:
         """Cut all processes off: meanwhile the store ends no sessions."""
@@ -121,14 +121,14 @@ class StoreServer:
         for host in hosts:
             self.unreachable[host] = object()
         self.loop.call_later(self.session_timeout_s * UNHEARD, self._doubt_all)
-        self._tell_contact()
+        self._notify_contact()
 
     def _doubt_all(self) -> None:
         for session in list(self._sessions):
             if session.host in self.unreachable:
                 session.doubt()
 
-    def _tell_contact(self) -> None:
+    def _notify_contact(self) -> None:
         for session in list(self._sessions):
             session.contact_changed()
 

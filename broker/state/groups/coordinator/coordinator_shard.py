@@ -117,7 +117,7 @@ class GroupShard:
         successors = {group.group_id for group in result.groups}
         for index, record in enumerate(result.records):
             offset = base_offset + index if base_offset >= 0 else -1
-            if not _is_told(record, successors):
+            if not _is_of_successor(record, successors):
                 self.replay(record, record_offset=offset, producer_id=producer_id)
             if index % ROWS_BETWEEN == ROWS_BETWEEN - 1:
                 yield
@@ -231,7 +231,7 @@ class GroupShard:
             yield Result(records=tuple(gone))
 
 
-def _is_told(record: GroupRecord, successors: Collection[str]) -> bool:
+def _is_of_successor(record: GroupRecord, successors: Collection[str]) -> bool:
     """Whether one of the groups in ``successors`` also writes this record."""
     key = record.key
     return (

@@ -107,8 +107,8 @@ def _stay(
         heartbeat_interval_ms=ctx.configs["share.heartbeat.interval.ms"],
     )
     # A member that sends its topics may have missed the response with its partitions.
-    tells_all = request.subscribed_topic_names is not None
-    if joining or tells_all or moved.assigned != member.assigned:
+    has_topics = request.subscribed_topic_names is not None
+    if joining or has_topics or moved.assigned != member.assigned:
         response.assignment = _assignment(moved.assigned)
     return step.result(response)
 

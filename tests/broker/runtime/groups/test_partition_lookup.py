@@ -279,7 +279,7 @@ def test_a_look_up_that_hangs_is_the_only_one(tmp_path: Path) -> None:
 
         cluster.run_blocking = hanging  # type: ignore[method-assign]
         hears = [
-            asyncio.ensure_future(lookup.hear([NamedPartition("new", ZERO_UUID, 0)]))
+            asyncio.ensure_future(lookup.await_known([NamedPartition("new", ZERO_UUID, 0)]))
             for _ in range(3)
         ]
         await turns()
@@ -315,12 +315,12 @@ def test_a_topic_that_was_made_again_is_another_one(tmp_path: Path) -> None:
         znodes.delete_topic(cluster.store, old)
         new = cluster.make("new", 2)
         gone = NamedPartition("", old.topic_id, 1)
-        assert await lookup.hear([gone]), "it does not exist: nothing is waited for"
+        assert await lookup.await_known([gone]), "it does not exist: nothing is waited for"
         cluster.silent = True
-        assert not await lookup.hear([NamedPartition("", new.topic_id, 1)])
-        assert not await lookup.hear([NamedPartition("new", ZERO_UUID, 1)])
+        assert not await lookup.await_known([NamedPartition("", new.topic_id, 1)])
+        assert not await lookup.await_known([NamedPartition("new", ZERO_UUID, 1)])
         cluster.tell(new)
-        assert await lookup.hear([NamedPartition("", new.topic_id, 1), gone])
+        assert await lookup.await_known([NamedPartition("", new.topic_id, 1), gone])
 
     in_cluster(tmp_path, story)
 
@@ -329,7 +329,7 @@ def test_the_store_is_not_searched_for_an_id_by_who_has_heard_of_everything(tmp_
     async def story(cluster: Cluster) -> None:
         cluster.tell(cluster.make("new", 1))
         cluster.store.children = None  # type: ignore[method-assign, assignment]
-        assert await cluster.partition_lookup().hear([NamedPartition("", uuid4(), 0)])
+        assert await cluster.partition_lookup().await_known([NamedPartition("", uuid4(), 0)])
 
     in_cluster(tmp_path, story)
 

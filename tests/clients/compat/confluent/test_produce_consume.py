@@ -147,15 +147,15 @@ def test_offsets_are_stored_and_committed(library: Library) -> None:
 
 def test_only_stored_offsets_are_committed_at_the_end(library: Library) -> None:
     topic, group = library.filled([b"%d" % n for n in range(5)]), library.new_name()
-    heard: list[Any] = []
+    events: list[Any] = []
     settings = library.config(group_id=group, auto_offset_reset="earliest")
     settings["enable.auto.offset.store"] = False
-    settings["on_commit"] = lambda error, rows: heard.append((error, [r.offset for r in rows]))
+    settings["on_commit"] = lambda error, rows: events.append((error, [r.offset for r in rows]))
     consumer = library.root.Consumer(settings)
     consumer.subscribe([topic])
     consumer.store_offsets(message=messages(consumer, 5)[2])
     consumer.close()
-    assert (None, [3]) in heard
+    assert (None, [3]) in events
     with library.consumer(group) as later:
         later.subscribe([topic])
         assert messages(later, 1)[0].value() == b"3"
@@ -180,23 +180,23 @@ def test_the_end_of_a_partition_is_told_once(library: Library) -> None:
 
 def test_rebalance_callbacks_may_choose_offsets(library: Library) -> None:
     topic, group = library.filled([b"%d" % n for n in range(5)]), library.new_name()
-    heard: list[tuple[str, list[tuple[str, int]]]] = []
+    events: list[tuple[str, list[tuple[str, int]]]] = []
 
     def on_assign(consumer: Any, partitions: list[Any]) -> None:
-        heard.append(("assign", [(row.topic, row.partition) for row in partitions]))
+        events.append(("assign", [(row.topic, row.partition) for row in partitions]))
         for row in partitions:
             row.offset = 3
         consumer.assign(partitions)
 
     def on_revoke(_consumer: Any, partitions: list[Any]) -> None:
-        heard.append(("revoke", [(row.topic, row.partition) for row in partitions]))
+        events.append(("revoke", [(row.topic, row.partition) for row in partitions]))
 
     consumer = library.consumer(group)
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke)
     assert [m.offset() for m in messages(consumer, 2)] == [3, 4]
     assert [(row.topic, row.partition) for row in consumer.assignment()] == [(topic, 0)]
     consumer.close()
-    assert heard == [("assign", [(topic, 0)]), ("revoke", [(topic, 0)])]
+    assert events == [("assign", [(topic, 0)]), ("revoke", [(topic, 0)])]
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
 

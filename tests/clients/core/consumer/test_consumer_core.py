@@ -273,7 +273,7 @@ def test_an_offset_epoch_goes_through_a_commit() -> None:
 
 def found_at(position: Position, *answer: int) -> Divergence:
     found = Divergence(position, EpochHistory())
-    found.heard(*answer)
+    found.on_epoch_end(*answer)
     return found
 
 

@@ -38,9 +38,9 @@ def search(position: Position, history: EpochHistory, log: list[int]) -> Diverge
     found = Divergence(position, history)
     while found.ask >= 0:
         if found.ask > latest:  # as Partition.end_offset_for_epoch: the leader has a later epoch
-            found.heard(found.ask if latest < 0 else latest, len(log))
+            found.on_epoch_end(found.ask if latest < 0 else latest, len(log))
         else:
-            found.heard(*cache.end_offset_for(found.ask, len(log)))
+            found.on_epoch_end(*cache.end_offset_for(found.ask, len(log)))
     return found
 
 
@@ -81,7 +81,7 @@ def test_a_position_at_the_end_of_an_epoch_without_records_is_there() -> None:
 
 def test_a_leader_that_knows_no_epochs_tells_no_offset() -> None:
     found = Divergence(Position(20, 3), history_of((3, 10)))
-    found.heard(-1, -1)
+    found.on_epoch_end(-1, -1)
     assert (found.offset, found.is_lost, found.is_exact, found.ask) == (-1, True, False, -1)
 
 
@@ -179,8 +179,8 @@ def test_what_was_handed_out_while_the_loss_was_looked_for_is_told_too() -> None
     told.clear()
     inbox.lose(Loss(EVENT, source))
     source.take([], 2)
-    inbox.tell_losses()
-    inbox.tell_losses()
+    inbox.report_losses()
+    inbox.report_losses()
     assert told == [EVENT._replace(last_offset=11)]
 
 

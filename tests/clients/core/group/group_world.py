@@ -65,7 +65,7 @@ class User:
         self.handing_over: HandOver | None = None
         self.is_looking = False
         self.held: frozenset[TopicPartition] = frozenset()
-        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.events: list[tuple[str, frozenset[TopicPartition]]] = []
         self.errors: list[Exception] = []
         self.is_gone = False
 
@@ -113,11 +113,11 @@ class User:
             assert gone <= self.held, f"{kind} what it never had"
             self.held -= gone
             if gone:
-                self.heard.append((kind, gone))
+                self.events.append((kind, gone))
         if change.added is not None:
             assert not change.added & self.held, "assigned what it has"
             self.held |= change.added
-            self.heard.append(("assigned", change.added))
+            self.events.append(("assigned", change.added))
         self.take(self.member.handed_over(self.world.now_ms))
         assert self.member.owned == self.held
 

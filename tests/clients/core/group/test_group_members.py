@@ -39,7 +39,7 @@ class TestEveryProtocol:
         users[0].leave()
         world.settle()
         assert sorted(len(user.held) for user in users) == [0, 3, 3]
-        assert users[0].heard[-1][0] == "revoked"
+        assert users[0].events[-1][0] == "revoked"
 
     def test_nothing_is_asked_of_the_coordinator_before_the_first_poll(
         self, kind: tuple[str, ...]
@@ -73,7 +73,7 @@ class TestEveryProtocol:
             late.member.claim()
         late.is_gone = False
         world.settle()
-        assert ("lost", had) in late.heard
+        assert ("lost", had) in late.events
         assert late.held
 
     def test_a_member_that_the_coordinator_forgot_loses_its_partitions_and_joins_anew(
@@ -86,7 +86,7 @@ class TestEveryProtocol:
         had = user.held
         world.driver.advance(SESSION_MS + 1)  # the coordinator did not get it
         world.settle()
-        assert user.heard[-2:] == [("lost", had), ("assigned", had)]
+        assert user.events[-2:] == [("lost", had), ("assigned", had)]
 
     def test_new_partitions_of_a_topic_are_assigned(self, kind: tuple[str, ...]) -> None:
         world = world_with(2)
@@ -110,7 +110,7 @@ class TestEveryProtocol:
         assert (
             "revoked",
             frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}),
-        ) in user.heard
+        ) in user.events
 
     def test_the_group_goes_on_when_its_coordinator_moves(self, kind: tuple[str, ...]) -> None:
         world = world_with()
@@ -150,7 +150,7 @@ def test_eager_members_give_everything_up_and_cooperative_ones_only_what_goes() 
         world.settle()
         second.subscribe("t")
         world.settle()
-        assert [len(gone) for name, gone in first.heard if name == "revoked"] == [given_up]
+        assert [len(gone) for name, gone in first.events if name == "revoked"] == [given_up]
 
 
 def test_members_with_different_assignors_use_one_that_all_have() -> None:
