@@ -73,8 +73,8 @@ def rows(settings: Settings) -> list[Row]:
     count = settings.pick(20_000, 2_000)
     found = []
 
-    def turn(asked: Authorizer | None, frame: bytes) -> float:
-        plane.plane.authorizer = asked
+    def turn(requested: Authorizer | None, frame: bytes) -> float:
+        plane.plane.authorizer = requested
         return _us(client, frame, count)
 
     try:

@@ -157,13 +157,13 @@ def _senders(broker: KstoreBroker, count: int, sent: list[int]) -> Any:
 def _waits(broker: KstoreBroker, seconds: float) -> list[float]:
     """The milliseconds that small requests wait; at most one is sent per millisecond."""
     batch = frames.record_batch([b"v" * 100])
-    asked = [frames.api_versions(), frames.produce(TOPIC, 0, batch)]
+    requested = [frames.api_versions(), frames.produce(TOPIC, 0, batch)]
     waits = []
     with _connect(broker) as stream:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             begin = time.perf_counter()
-            stream.sendall(asked[len(waits) % 2])
+            stream.sendall(requested[len(waits) % 2])
             _receive(stream)
             waits.append((time.perf_counter() - begin) * 1000)
             time.sleep(0.001)

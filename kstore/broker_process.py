@@ -152,8 +152,8 @@ class BrokerProcess:
     @property
     def ready(self) -> Ready:
         """The ready line of `serve --json`."""
-        said = json.loads(self.ready_line)
-        return Ready(said["address"], said["ready_ms"], said.get("http", ""))
+        response = json.loads(self.ready_line)
+        return Ready(response["address"], response["ready_ms"], response.get("http", ""))
 
     def wait_ready(self, deadline_s: float) -> None:
         """Return when the process is ready. Raises BrokerEndedError, or BrokerLateError at

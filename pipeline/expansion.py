@@ -86,18 +86,18 @@ class Expansion:
         }
         while missing:
             # A partition may be prior to several, with a different epoch for each: one at a time.
-            asked = {prior.partition: prior for prior in missing}
-            epochs = {tp: prior.leader_epoch for tp, prior in asked.items()}
+            requested = {prior.partition: prior for prior in missing}
+            epochs = {tp: prior.leader_epoch for tp, prior in requested.items()}
             for tp, end in self._client.epoch_ends(epochs).items():
-                self._thresholds[asked[tp]] = end.end_offset
-            missing -= set(asked.values())
+                self._thresholds[requested[tp]] = end.end_offset
+            missing -= set(requested.values())
 
     def _starts(self, waiting: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offsets of waiting partitions and of their prior ones: records below can't be
         read any more.
         """
-        asked = set(waiting)
+        requested = set(waiting)
         for tp in waiting:
-            asked |= {prior.partition for prior in self._priors[tp]}
-        found = self._client.offsets(dict.fromkeys(asked, EARLIEST))
+            requested |= {prior.partition for prior in self._priors[tp]}
+        found = self._client.offsets(dict.fromkeys(requested, EARLIEST))
         return {tp: row.offset for tp, row in found.items()}

@@ -30,22 +30,22 @@ ROOT = Path(__file__).parents[2]
 
 def run(broker: Broker, task: str, **options: Any) -> dict[str, float]:
     """Do a task in a new process. Raises RuntimeError with its error."""
-    asked = json.dumps({"task": task, "bootstrap": broker.bootstrap, **options})
+    requested = json.dumps({"task": task, "bootstrap": broker.bootstrap, **options})
     with subprocess.Popen(
-        [sys.executable, "-m", "bench.compare.librdkafka", asked],
+        [sys.executable, "-m", "bench.compare.librdkafka", requested],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
     ) as process:
         try:
-            said, complaints = process.communicate(timeout=TIMEOUT_S)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
         finally:
             process.kill()  # also on Ctrl-C and after a timeout
     if process.returncode:
-        last = complaints.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise RuntimeError(f"librdkafka, {task}: {last[0]}")
-    found: dict[str, float] = json.loads(said)
+    found: dict[str, float] = json.loads(output)
     return found
 
 
@@ -178,5 +178,5 @@ _TASKS: dict[str, Callable[..., dict[str, float]]] = {
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    print(json.dumps(_TASKS[asked.pop("task")](**asked)))
+    requested = json.loads(sys.argv[1])
+    print(json.dumps(_TASKS[requested.pop("task")](**requested)))

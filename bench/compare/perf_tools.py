@@ -41,12 +41,12 @@ def _run(tool: str, args: Sequence[str]) -> str:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            said, complaints = process.communicate(timeout=TIMEOUT_S)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
         finally:
             process.kill()  # also on Ctrl-C and after a timeout
     if process.returncode:
-        raise RuntimeError(f"{tool} exited {process.returncode}: {(complaints or said)[-600:]}")
-    return said
+        raise RuntimeError(f"{tool} exited {process.returncode}: {(errors or output)[-600:]}")
+    return output
 
 
 def produce(
@@ -76,13 +76,13 @@ def end_to_end(broker: Served, topic: str, records: int, record_bytes: int) -> d
     return parse_end_to_end(_run("EndToEndLatency", args))
 
 
-def parse_producer(said: str, records: int) -> dict[str, float]:
+def parse_producer(output: str, records: int) -> dict[str, float]:
     """MB/s (of 10^6 bytes), records/s and mean latency (ms) in ProducerPerformance's last line.
     Raises RuntimeError if it did not send all records.
     """
-    found = list(_SENT.finditer(said))
+    found = list(_SENT.finditer(output))
     if not found:
-        raise RuntimeError(f"kafka-producer-perf-test gave no result: {said[-300:]!r}")
+        raise RuntimeError(f"kafka-producer-perf-test gave no result: {output[-300:]!r}")
     last = found[-1]
     if int(last["records"]) != records:
         raise RuntimeError(f"kafka-producer-perf-test sent {last['records']} of {records} records")
@@ -93,14 +93,14 @@ def parse_producer(said: str, records: int) -> dict[str, float]:
     }
 
 
-def parse_consumer(said: str, records: int) -> dict[str, float]:
+def parse_consumer(output: str, records: int) -> dict[str, float]:
     """MB/s (of 10^6 bytes) and records/s while fetching, in ConsumerPerformance's table. Raises
     RuntimeError if it did not read all records.
     """
-    lines = [line.split(", ") for line in said.splitlines() if ", " in line]
+    lines = [line.split(", ") for line in output.splitlines() if ", " in line]
     heads = [i for i, cells in enumerate(lines) if cells[0] == "start.time"]
     if not heads or heads[-1] + 1 >= len(lines):
-        raise RuntimeError(f"kafka-consumer-perf-test gave no result: {said[-300:]!r}")
+        raise RuntimeError(f"kafka-consumer-perf-test gave no result: {output[-300:]!r}")
     found = dict(zip(lines[heads[-1]], lines[heads[-1] + 1], strict=False))
     read = int(found["data.consumed.in.nMsg"])
     if read < records:
@@ -111,9 +111,9 @@ def parse_consumer(said: str, records: int) -> dict[str, float]:
     }
 
 
-def parse_end_to_end(said: str) -> dict[str, float]:
+def parse_end_to_end(output: str) -> dict[str, float]:
     """The mean latency in ms of EndToEndLatency, whose percentiles are whole milliseconds."""
-    found = _AVERAGE.search(said)
+    found = _AVERAGE.search(output)
     if found is None:
-        raise RuntimeError(f"EndToEndLatency gave no result: {said[-300:]!r}")
+        raise RuntimeError(f"EndToEndLatency gave no result: {output[-300:]!r}")
     return {"mean ms": float(found["mean"])}

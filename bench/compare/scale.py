@@ -129,9 +129,9 @@ class _Generator:
     """One process that loads one broker; it is warmed up when it is created."""
 
     def __init__(self, broker: BrokerProcess, task: Mapping[str, object]) -> None:
-        asked = json.dumps({"host": broker.host, "port": broker.port, **task})
+        requested = json.dumps({"host": broker.host, "port": broker.port, **task})
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.compare.scale", asked],
+            [sys.executable, "-m", "bench.compare.scale", requested],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -145,8 +145,8 @@ class _Generator:
         assert self.process.stderr is not None
         line = self.process.stdout.readline()
         if not line:
-            said = self.process.stderr.read().strip().splitlines()[-1:]
-            raise RuntimeError(f"a load generator failed: {''.join(said) or 'no output'}")
+            output = self.process.stderr.read().strip().splitlines()[-1:]
+            raise RuntimeError(f"a load generator failed: {''.join(output) or 'no output'}")
         found: dict[str, Any] = json.loads(line)
         return found
 

@@ -224,10 +224,10 @@ class Broker(ABC):
         transactional_id: str,
         producer: tuple[int, int],
         version: int,
-        asked: list[tuple[Partition, int]],
+        requested: list[tuple[Partition, int]],
     ) -> dict[Partition, int] | None:
         produce = self.transactional_produce()
-        return produce.admit(connection, transactional_id, producer, version, asked)
+        return produce.admit(connection, transactional_id, producer, version, requested)
 
     def _make_peers(self) -> Peers:
         from kstore.broker.runtime.peers.peers import Peers

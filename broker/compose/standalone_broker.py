@@ -100,10 +100,10 @@ class _Groups:
         self._broker = broker
 
     async def behind(
-        self, name: str, topic_id: UUID, asked: Retirement
+        self, name: str, topic_id: UUID, requested: Retirement
     ) -> tuple[list[int], list[str]]:
         """See GroupsOfTopics."""
-        return await self._broker.groups().behind(name, topic_id, asked)
+        return await self._broker.groups().behind(name, topic_id, requested)
 
     async def forget(self, name: str, topic_id: UUID) -> None:
         """See GroupsOfTopics."""

@@ -330,13 +330,13 @@ class _Rounds(Generic[K, T]):
         again, self._again = self._again, True
         items = list(self._pending)
         await self._route.prepare(items, again=again)
-        asked: dict[int, list[K]] = {}
+        requested: dict[int, list[K]] = {}
         for item, node in zip(items, await self._nodes(items), strict=True):
             if isinstance(node, KafkaError):
                 self._settle(item, node)
             else:
-                asked.setdefault(node, []).append(item)
-        await asyncio.gather(*(self._part(node, part) for node, part in asked.items()))
+                requested.setdefault(node, []).append(item)
+        await asyncio.gather(*(self._part(node, part) for node, part in requested.items()))
         if self._pending:
             raise self.failed[next(iter(self._pending))]
 

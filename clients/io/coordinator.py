@@ -481,12 +481,12 @@ class GroupCoordinatorClient:
         if gates is None:
             return
         gates.on_positions(response.position)
-        asked = [
+        requested = [
             TopicPartition(topic.topic, index)
             for topic in response.need_position
             for index in topic.partitions
         ]
-        if gates.gate.asked(asked):
+        if gates.gate.requested(requested):
             self._at_poll = self._at_poll or self._subscription.consumed()
             self._hurry()
 

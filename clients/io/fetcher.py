@@ -17,7 +17,12 @@ from typing import Any, cast
 
 from kstore._fast.clients.fetched import FetchedRecords
 from kstore.clients.core.backoff import pause_ms
-from kstore.clients.core.consumer.fetch_plan import Asked, FetchLimits, FetchPlan, Outcome
+from kstore.clients.core.consumer.fetch_plan import (
+    FetchLimits,
+    FetchPlan,
+    Outcome,
+    RequestedPartition,
+)
 from kstore.clients.core.consumer.fetch_session import FetchSession, Wanted
 from kstore.clients.core.consumer.inbox import Failure, Inbox, OnTruncation
 from kstore.clients.core.consumer.positions import parse_reset
@@ -47,7 +52,7 @@ class _Node:
         self.connection: BrokerConnection | None = None
         self.is_busy = False
         self.failures = 0
-        self.asked: dict[TopicPartition, Asked] = {}
+        self.requested: dict[TopicPartition, RequestedPartition] = {}
         self.by_id = False
         self.names: dict[Any, str] = {}
 
@@ -193,7 +198,7 @@ class Fetcher:
         if node.by_id:
             node.names = {row.topic_id: tp.topic for tp, row in wanted.items()}
         node.session.fill(request, wanted, by_id=node.by_id)
-        node.asked = self.plan.ask(node.node_id, wanted)
+        node.requested = self.plan.ask(node.node_id, wanted)
         future = connection.send(request, version, extra_wait_ms=request.max_wait_ms)
         future.add_done_callback(partial(self._answered, node))
 
@@ -209,7 +214,7 @@ class Fetcher:
             return
         response = cast(FetchResponse, future.result())
         if not node.session.answered(response):
-            self.plan.failed(node.asked)
+            self.plan.failed(node.requested)
             self.kick()
             return
         if response.error_code:
@@ -223,7 +228,7 @@ class Fetcher:
         try:
             self._take(node, response)
         except Exception as problem:  # noqa: BLE001 - a defect: poll() raises it
-            self.plan.failed(node.asked)
+            self.plan.failed(node.requested)
             self.inbox.fail(Failure(problem))
             self._arrived()
         self.kick()
@@ -231,14 +236,16 @@ class Fetcher:
     def _take(self, node: _Node, response: FetchResponse) -> None:
         now_ms = self._loop.time() * 1000
         view = self._cluster.view
-        asked, node.asked = node.asked, {}
-        other_lives: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]] = {}
+        requested, node.requested = node.requested, {}
+        other_lives: dict[
+            TopicPartition, tuple[RequestedPartition, InvalidPartitionEpochError]
+        ] = {}
         arrived = False
         for topic in response.responses:
             name = topic.topic or node.names.get(topic.topic_id, "")
             for data in topic.partitions:
                 tp = TopicPartition(name, data.partition_index)
-                row = asked.pop(tp, None)
+                row = requested.pop(tp, None)
                 if row is None:
                     continue
                 outcome = self.plan.answered(row, data, view, now_ms)
@@ -254,29 +261,29 @@ class Fetcher:
         if arrived:
             self._arrived()
 
-    def _put(self, asked: Asked, outcome: Outcome) -> None:
+    def _put(self, requested: RequestedPartition, outcome: Outcome) -> None:
         if outcome.records is not None:
             self.inbox.put(outcome.records)
         if outcome.error is not None:
-            row = asked.progress.row
+            row = requested.progress.row
             self.plan.block(row)
             self.inbox.fail(Failure(outcome.error, row))
 
     def _report_other_lives(
-        self, found: dict[TopicPartition, tuple[Asked, InvalidPartitionEpochError]]
+        self, found: dict[TopicPartition, tuple[RequestedPartition, InvalidPartitionEpochError]]
     ) -> None:
         """KIP-232: one error for all partitions of the response."""
         epochs = {tp: error.partition_epochs[tp] for tp, (_, error) in found.items()}
-        rows = [asked.progress.row for asked, _ in found.values()]
+        rows = [requested.progress.row for requested, _ in found.values()]
         for row in rows:
             self.plan.block(row)
         self.inbox.fail(Failure(InvalidPartitionEpochError(epochs), rows[0], rows[1:]))
 
-    def _follow_up(self, asked: Asked, outcome: Outcome, now_ms: float) -> None:
+    def _follow_up(self, requested: RequestedPartition, outcome: Outcome, now_ms: float) -> None:
         if outcome.refresh:
             self._cluster.want_refresh()
         if outcome.pause:
-            asked.progress.pause_until_ms = now_ms + self._pause_ms(1)
+            requested.progress.pause_until_ms = now_ms + self._pause_ms(1)
         if outcome.jump:
             reset = self._settings["auto.offset.reset"]
             _log.warning("%s; it continues by auto.offset.reset=%s", outcome.jump, reset)
@@ -285,7 +292,7 @@ class Fetcher:
 
     def _refused(self, node: _Node, error: KafkaError) -> None:
         """A top-level error that is not about the session."""
-        self.plan.failed(node.asked)
+        self.plan.failed(node.requested)
         if not error.retriable:
             self.inbox.fail(Failure(error))
             self._arrived()
@@ -295,7 +302,7 @@ class Fetcher:
     def _failed(self, node: _Node) -> None:
         """The connection is lost."""
         node.session.failed()
-        self.plan.failed(node.asked)
+        self.plan.failed(node.requested)
         node.is_busy = True
         self._run(self._again(node))
 

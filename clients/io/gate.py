@@ -130,18 +130,18 @@ class ExpansionGates:
     # Prior partitions.
 
     async def _ask_priors(self) -> None:
-        asked = self.gate.without_priors()
-        if not asked:
+        requested = self.gate.without_priors()
+        if not requested:
             return
         node_id = await self._cluster.coordinator(GROUP, self._group_id)
         if not await self.is_known_to(node_id):
-            self._pass(asked)
+            self._pass(requested)
             return
-        found = await self._priors_at(node_id, asked)
-        for tp in sorted(asked - found.keys()):
+        found = await self._priors_at(node_id, requested)
+        for tp in sorted(requested - found.keys()):
             # That broker may be cut off and have old metadata: ask the leaders.
             found |= await self._priors_at_leader(tp)
-        if asked - found.keys():
+        if requested - found.keys():
             self._cluster.want_refresh()
         self._pass(tp for tp, priors in found.items() if not priors)
         grown = [tp for tp, priors in found.items() if priors]
@@ -151,12 +151,12 @@ class ExpansionGates:
             self.gate.priors_known(tp, found[tp])
 
     async def _priors_at(
-        self, node_id: int, asked: Collection[TopicPartition]
+        self, node_id: int, requested: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[PriorEpoch]]:
         """One broker's answer; rows about another topic of the same name do not count."""
         rows = [
             LeaderEpochForPartitionTopic(name=topic, partitions=indexes)
-            for topic, indexes in _by_topic(asked)
+            for topic, indexes in _by_topic(requested)
         ]
         response = await self._cluster.ask(node_id, LeaderEpochForPartitionRequest(topics=rows))
         assert isinstance(response, LeaderEpochForPartitionResponse)

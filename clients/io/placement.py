@@ -264,14 +264,14 @@ class Placement:
 
     async def _place_resets(self, rows: Sequence[AssignedPartition]) -> bool:
         now_ms = int(time() * 1000)
-        asked: dict[TopicPartition, int] = {}
+        requested: dict[TopicPartition, int] = {}
         versions: dict[TopicPartition, int] = {}
         for row in rows:
             if row.reset is not None:
-                asked[row.tp] = reset_timestamp(row.reset, now_ms)
+                requested[row.tp] = reset_timestamp(row.reset, now_ms)
                 versions[row.tp] = row.version
         found: dict[TopicPartition, FoundOffset] = {}
-        errors = await self._list(asked, found)
+        errors = await self._list(requested, found)
         none = {tp: LATEST for tp, row in found.items() if row.offset < 0}
         if none:  # no record is that new: start at the end
             errors.update(await self._list(none, found))
@@ -284,10 +284,10 @@ class Placement:
         return self._sort(rows, versions, errors)
 
     async def _list(
-        self, asked: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
+        self, requested: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
     ) -> dict[TopicPartition, KafkaError]:
         timeout_ms = self._settings["request.timeout.ms"]
-        return await list_offsets_once(self._cluster, asked, found, self._isolation, timeout_ms)
+        return await list_offsets_once(self._cluster, requested, found, self._isolation, timeout_ms)
 
     # ---- against a new leader's log ----
 

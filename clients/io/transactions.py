@@ -206,16 +206,16 @@ class Transactions:
         machine, state = self.machine, self._producer.state
         try:
             while machine.pending:
-                asked = set(machine.pending)
+                requested = set(machine.pending)
                 machine.has_begun = True
                 request = AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self._id,
                     v3_and_below_producer_id=state.producer_id,
                     v3_and_below_producer_epoch=state.epoch,
-                    v3_and_below_topics=topic_rows(asked),
+                    v3_and_below_topics=topic_rows(requested),
                 )
                 await self._ask(TRANSACTION, self._id, request, _added_code, at_most=ADD_V1)
-                machine.were_added(asked)
+                machine.were_added(requested)
         except KafkaError as error:
             self.record_failed(error)
         finally:

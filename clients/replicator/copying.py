@@ -192,17 +192,17 @@ class Copier:
         copy runs forever.
         """
         is_passing = error.retriable or error.code == ErrorCode.OFFSET_OUT_OF_RANGE
-        said = f"{copy.tp} at offset {copy.position}"
+        message = f"{copy.tp} at offset {copy.position}"
         if not (is_passing or self.is_patient):
-            self.stop(copy.tp, ReplicationError(f"{said}: {error}"))
+            self.stop(copy.tp, ReplicationError(f"{message}: {error}"))
             return
         failures = self._failures[copy] = self._failures.get(copy, 0) + 1
         pause_s = _pause_s(failures) if is_passing else _long_pause_s(failures)
         if not is_passing:
-            text = f"{said}: {error}; trying again in {pause_s:.0f} s"
+            text = f"{message}: {error}; trying again in {pause_s:.0f} s"
             self._report(Event("trouble", text, copy.tp, copy.position))
         elif failures == 10:
-            text = f"{said}: tried {failures} times: {error}"
+            text = f"{message}: tried {failures} times: {error}"
             self._report(Event("trouble", text, copy.tp, copy.position))
         self._resting.add(copy)
         asyncio.get_running_loop().call_later(pause_s, self._rested, copy)
@@ -329,24 +329,26 @@ class Copier:
         topic = copy.tp.topic
         if self._source.view.topic_id(topic) == self._ids[topic]:
             return True
-        said = f"{copy.tp}: the topic was deleted and created again in the source; delete the copy"
-        self.stop(copy.tp, ReplicationError(said))
+        message = (
+            f"{copy.tp}: the topic was deleted and created again in the source; delete the copy"
+        )
+        self.stop(copy.tp, ReplicationError(message))
         return False
 
     async def _fetch(self, node: int, chosen: Iterable[PartitionCopy], wait_ms: int) -> None:
         view = self._source.view
-        asked = {copy.tp: (copy, copy.fetch_offset, copy.source_epoch) for copy in chosen}
+        requested = {copy.tp: (copy, copy.fetch_offset, copy.source_epoch) for copy in chosen}
         rows = await fetch(
             self._source,
             node,
-            [(tp, at, view.leader_epoch(tp)) for tp, (_, at, _) in asked.items()],
+            [(tp, at, view.leader_epoch(tp)) for tp, (_, at, _) in requested.items()],
             isolation=self._isolation,
             wait_ms=wait_ms,
             max_bytes=self._options.fetch_bytes,
             partition_bytes=self._options.fetch_bytes // 4,
         )
         for tp, row in rows.items():
-            copy, at, epoch = asked[tp]
+            copy, at, epoch = requested[tp]
             if (copy.step, copy.fetch_offset, copy.source_epoch) == (Step.COPY, at, epoch):
                 await self._take(copy, row)
 
@@ -366,8 +368,8 @@ class Copier:
         try:
             plan = await self._plan(copy, row)
         except InvalidBatchError as error:
-            said = f"{copy.tp} from offset {copy.fetch_offset}: the source sent {error}"
-            self.stop(copy.tp, ReplicationError(said))
+            message = f"{copy.tp} from offset {copy.fetch_offset}: the source sent {error}"
+            self.stop(copy.tp, ReplicationError(message))
             return
         if copy.step == Step.COPY and (copy.fetch_offset, copy.source_epoch) == began:
             copy.fetched(plan, end)
@@ -402,12 +404,12 @@ class Copier:
         """The source's log start offset has passed the offset to fetch."""
         tp, at = copy.tp, copy.fetch_offset
         if at > 0:
-            said = (
+            message = (
                 f"{tp}: the source has deleted offsets {at} to {start - 1}, which the target lacks"
             )
             if self._options.on_loss == "fail":
-                raise ReplicationError(f"{said}; --on-loss=skip continues at {start}")
-            self._report(Event("loss", f"{said}; continuing at {start}", tp, at))
+                raise ReplicationError(f"{message}; --on-loss=skip continues at {start}")
+            self._report(Event("loss", f"{message}; continuing at {start}", tp, at))
         copy.skip_to(start)
 
     # ---- writes ----
@@ -461,10 +463,10 @@ class Copier:
         elif code in TOO_LARGE and copy.split():
             pass
         else:
-            said = row.error_message if row is not None else None
+            message = row.error_message if row is not None else None
             copy.locate()
             self._target.want_refresh()
-            self._rest(copy, error_for(code, said or None, produce=True))
+            self._rest(copy, error_for(code, message or None, produce=True))
 
 
 def _leader(cluster: ClusterClient, tp: TopicPartition) -> int:

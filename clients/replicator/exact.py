@@ -172,5 +172,5 @@ class ExactCopier(Copier):
             return  # the next response of the source triggers it again
         copy.log_start = start
         if code != ErrorCode.NONE:
-            said = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"
-            self._report(Event("trouble", said, copy.tp, start))
+            message = f"{copy.tp}: the copy keeps offsets below {start}: {error_for(code)}"
+            self._report(Event("trouble", message, copy.tp, start))

@@ -98,8 +98,8 @@ class GroupCopier:
             return []
         found: set[str] = set()
         for node in list(self._source.view.brokers):
-            asked = await self._source.ask(node, ListGroupsRequest())
-            answer = cast(ListGroupsResponse, asked)
+            requested = await self._source.ask(node, ListGroupsRequest())
+            answer = cast(ListGroupsResponse, requested)
             if answer.error_code:
                 raise error_for(answer.error_code, "listing groups of the source")
             found.update(
@@ -157,8 +157,8 @@ class GroupCopier:
         if codes & HAS_MEMBERS:
             if group not in self._active:
                 self._active.add(group)
-                said = f"group {group} has members in the target: its offsets are not changed"
-                self._report(Event("group", said))
+                message = f"group {group} has members in the target: its offsets are not changed"
+                self._report(Event("group", message))
             return
         self._active.discard(group)
         for tp, code in failed.items():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Ends", "Switch"]
 
 PAUSE_S = 0.2
-SAID_AFTER = 25  # checks
+REPORT_AFTER = 25  # checks
 Ends = Mapping[TopicPartition, int]
 
 
@@ -52,8 +52,8 @@ class Switch:
                 tp = TopicPartition(name, row.partition)
                 check = partial(self._check_earlier, tp)
                 await self._source.retrying(check, self._timeout_ms, [name])
-            said = f"topic {name} was switched by an earlier run: the copy has all of the source"
-            self._report(Event("switched", said))
+            message = f"topic {name} was switched by an earlier run: the copy has all of the source"
+            self._report(Event("switched", message))
 
     async def _check_earlier(self, tp: TopicPartition) -> None:
         """Whether the copy has the source's last batch."""
@@ -104,8 +104,8 @@ class Switch:
                 return ends
             before = ends
             looks += 1
-            if looks % SAID_AFTER == 0:
-                self._say(open_ones, missing)
+            if looks % REPORT_AFTER == 0:
+                self._report_open(open_ones, missing)
             await asyncio.sleep(PAUSE_S)
             self._raise_failures()
 
@@ -114,7 +114,7 @@ class Switch:
             if copy.problem is not None:
                 raise ReplicationError(f"the copy is not switched: {copy.problem}")
 
-    def _say(self, open_ones: list[TopicPartition], missing: list[TopicPartition]) -> None:
+    def _report_open(self, open_ones: list[TopicPartition], missing: list[TopicPartition]) -> None:
         why = "the source still grows: stop its producers"
         if open_ones:
             why = f"transactions are open in {len(open_ones)} partitions, the first: {open_ones[0]}"

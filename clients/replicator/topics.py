@@ -165,8 +165,8 @@ class TopicCopier:
             raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
         if one_by_one:
             await self._configure(name, configs, {each.name: each.value for each in topic.configs})
-        said = f"created topic {name} with {count} partitions"
-        self._report(Event("topic", said, TopicPartition(name, -1)))
+        message = f"created topic {name} with {count} partitions"
+        self._report(Event("topic", message, TopicPartition(name, -1)))
 
     async def _grow(self, name: str) -> bool:
         ours = self._source.view.partition_count(name)
@@ -185,8 +185,8 @@ class TopicCopier:
         # INVALID_PARTITIONS: another replicator was first.
         if row.error_code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
             raise error_for(row.error_code, f"topic {name!r}: {row.error_message or ''}")
-        said = f"topic {name} grows from {theirs} to {ours} partitions"
-        self._report(Event("topic", said, TopicPartition(name, -1)))
+        message = f"topic {name} grows from {theirs} to {ours} partitions"
+        self._report(Event("topic", message, TopicPartition(name, -1)))
         return True
 
     # ---- configs ----
@@ -234,11 +234,11 @@ class TopicCopier:
                 if error.retriable:
                     raise
                 self._refused.add((name, key, value))
-                said = f"topic {name}: the target refuses {key}={value}: {error}"
-                self._report(Event("trouble", said, TopicPartition(name, -1)))
+                message = f"topic {name}: the target refuses {key}={value}: {error}"
+                self._report(Event("trouble", message, TopicPartition(name, -1)))
                 continue
-            said = f"topic {name}: {key} " + ("is unset" if value is None else f"is {value}")
-            self._report(Event("config", said, TopicPartition(name, -1)))
+            message = f"topic {name}: {key} " + ("is unset" if value is None else f"is {value}")
+            self._report(Event("config", message, TopicPartition(name, -1)))
 
     async def _set(self, key: str, value: str | None, name: str, cluster: ClusterClient) -> None:
         row = AlterableConfig(

@@ -58,11 +58,11 @@ async def end_of(
     answer = await cluster.ask(cluster.view.leader(tp), request)
     found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
     if found.error_code:
-        raise error_for(found.error_code, f"offsets of {tp}: {_say(found.error_code)}")
+        raise error_for(found.error_code, f"offsets of {tp}: {_name_of(found.error_code)}")
     return found.offset
 
 
-def _say(code: int) -> str:
+def _name_of(code: int) -> str:
     return type(error_for(code)).description
 
 
@@ -96,8 +96,8 @@ async def fetch(
         isolation_level=isolation,
         topics=list(topics.values()),
     )
-    asked = await cluster.ask(node, request, extra_wait_ms=wait_ms, lane=LANE)
-    answer = cast(FetchResponse, asked)
+    requested = await cluster.ask(node, request, extra_wait_ms=wait_ms, lane=LANE)
+    answer = cast(FetchResponse, requested)
     if answer.error_code:
         raise error_for(answer.error_code)
     ids = {topic.topic_id: topic.topic for topic in topics.values()}
@@ -132,7 +132,7 @@ async def record_at(
     )
     row = rows[tp]
     if row.error_code:
-        raise error_for(row.error_code, f"{tp} at offset {offset}: {_say(row.error_code)}")
+        raise error_for(row.error_code, f"{tp} at offset {offset}: {_name_of(row.error_code)}")
     aborted = [(t.producer_id, t.first_offset) for t in row.aborted_transactions or ()]
     kept = decode(row.records or b"", start_offset=offset, aborted=aborted if isolation else None)
     first = next(iter(kept), None)

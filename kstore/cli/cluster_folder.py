@@ -198,8 +198,10 @@ def _await_ready(
     ready: list[Started] = []
     try:
         for process in each_ready(begun, deadline):
-            said = process.ready
-            ready.append(Started(begun[process].node_id, process.pid, said.address, said.ready_ms))
+            message = process.ready
+            ready.append(
+                Started(begun[process].node_id, process.pid, message.address, message.ready_ms)
+            )
             tell(ready[-1])
     except BrokerEndedError as error:
         broker = begun[error.process]

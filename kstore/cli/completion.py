@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Completer",
-    "asked",
     "broker_configs",
     "brokers",
     "groups",
     "isolation_levels",
     "profile_names",
+    "requested",
     "resource_configs",
     "resource_keys",
     "resource_names",
@@ -65,13 +65,15 @@ isolation_levels = words("read_committed", "read_uncommitted")
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """The topics, without internal ones."""
-    found = asked(ctx, lambda admin: [t.name for t in admin.describe_topics() if not t.is_internal])
+    found = requested(
+        ctx, lambda admin: [t.name for t in admin.describe_topics() if not t.is_internal]
+    )
     return _begin(found, incomplete)
 
 
 def topic_partitions(ctx: typer.Context, incomplete: str) -> list[str]:
     """TOPIC:PARTITION of all topics."""
-    found = asked(
+    found = requested(
         ctx,
         lambda admin: [
             f"{topic.name}:{row.partition}"
@@ -85,19 +87,21 @@ def topic_partitions(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """The groups."""
-    found = asked(ctx, lambda admin: [row.group_id for row in admin.list_groups()])
+    found = requested(ctx, lambda admin: [row.group_id for row in admin.list_groups()])
     return _begin(found, incomplete)
 
 
 def share_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """The share groups."""
-    found = asked(ctx, lambda admin: [row.group_id for row in admin.list_groups(types=["share"])])
+    found = requested(
+        ctx, lambda admin: [row.group_id for row in admin.list_groups(types=["share"])]
+    )
     return _begin(found, incomplete)
 
 
 def brokers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ids of the brokers that are alive."""
-    found = asked(ctx, lambda admin: [str(b.node_id) for b in admin.describe_cluster().brokers])
+    found = requested(ctx, lambda admin: [str(b.node_id) for b in admin.describe_cluster().brokers])
     return _begin(found, incomplete)
 
 
@@ -158,7 +162,7 @@ def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _keys_of(ctx: typer.Context) -> list[str]:
     kind, name = str(ctx.params.get("kind")), ctx.params.get("name")
     of = "" if name == "default" else str(name)
-    found = asked(
+    found = requested(
         ctx, lambda admin: admin.describe_configs(of, resource=cast("ResourceKind", kind))
     )
     return found or list(_known(kind))
@@ -187,7 +191,7 @@ def _begin(found: Iterable[str], incomplete: str) -> list[str]:
     return sorted({each for each in found if each.startswith(incomplete)})
 
 
-def asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
+def requested(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
     """The cluster's answer, with the -b, -X and --profile of the command line so far; nothing if it
     does not answer within ANSWER_MS.
     """

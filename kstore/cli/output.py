@@ -25,7 +25,7 @@ class Output:
     def __init__(self, json: bool) -> None:
         self.json = json
 
-    def say(self, data: Mapping[str, Any], sentence: str) -> None:
+    def print(self, data: Mapping[str, Any], sentence: str) -> None:
         """Print one object, or a sentence."""
         print(json_text.dumps(data) if self.json else sentence)
 
@@ -46,7 +46,7 @@ class Output:
         FAILED.
         """
         for item, result in results.items():
-            self.say(*tell(item, result))
+            self.print(*tell(item, result))
         for error in results.errors.values():
             fail(str(error))
         if results.errors:

@@ -39,11 +39,11 @@ def show(
     """Show a profile's settings; secrets are hidden."""
     found = {key: shown(key, value) for key, value in sorted(profile(name).items())}
     text = "\n".join(f"{key}={value}" for key, value in found.items())
-    Output(json).say({"name": name, "settings": found}, text)
+    Output(json).print({"name": name, "settings": found}, text)
 
 
 @app.command(epilog="Example: $EDITOR $(kstore profile path)")
 @guarded
 def path(json: Json = False) -> None:
     """Print the path of the file with the profiles."""
-    Output(json).say({"path": str(profiles_path())}, str(profiles_path()))
+    Output(json).print({"path": str(profiles_path())}, str(profiles_path()))

@@ -66,7 +66,7 @@ class Progress:
         """Seconds since its creation."""
         return time.monotonic() - self._began
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line for people, on stderr."""
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -94,7 +94,7 @@ class Progress:
         elif seconds >= self._next_line:
             self._next_line = seconds + LINES_S
             rest = "" if left is None else f", {left:,.0f} s left"
-            self.say(how_far.text(seconds) + rest)
+            self.print(how_far.text(seconds) + rest)
 
     def _show_bar(self, how_far: HowFar, seconds: float) -> None:
         if self._bar is None:

@@ -219,9 +219,9 @@ class _Endpoint:
         if answer.status >= 500 or answer.status in {408, 429}:
             raise NetworkError(f"no token from {self._name}: it answered {answer.status}")
         if answer.status != 200:
-            said = " ".join(str(found[k]) for k in ("error", "error_description") if k in found)
+            response = " ".join(str(found[k]) for k in ("error", "error_description") if k in found)
             raise SaslAuthenticationFailedError(
-                f"{self._name} refused to issue a token: {answer.status} {said[:200]}".rstrip()
+                f"{self._name} refused to issue a token: {answer.status} {response[:200]}".rstrip()
             )
         text_of_token = found.get("access_token") or found.get("id_token") or ""
         return _token(str(text_of_token), found.get("expires_in"), self._name)

@@ -169,7 +169,7 @@ class ScramServer(SaslServer):
         self._find = find
         self._find_token = find_token
         self._keys: ScramKeys | None = None
-        self._said = ""
+        self._auth_message = ""
         self._nonce = ""
         self._binding = ""
         self._user = ""
@@ -195,7 +195,7 @@ class ScramServer(SaslServer):
         if match is None:
             raise SaslRefusedError("its first SCRAM message is malformed")
         name = _plain_name(match["name"])
-        keys = self._found(name, is_token=_says_token(match["more"]))
+        keys = self._found(name, is_token=_is_token(match["more"]))
         if match["wanted"] is not None:
             _same(_plain_name(match["wanted"]), name)
         if keys.iterations < MIN_ITERATIONS:
@@ -206,7 +206,7 @@ class ScramServer(SaslServer):
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
         salt = base64.b64encode(keys.salt).decode()
         answer = f"r={self._nonce},s={salt},i={keys.iterations}"
-        self._said = f"{match['bare']},{answer}"
+        self._auth_message = f"{match['bare']},{answer}"
         return answer.encode()
 
     def _found(self, name: str, *, is_token: bool) -> ScramKeys:
@@ -239,7 +239,7 @@ class ScramServer(SaslServer):
             proof = base64.b64decode(match["proof"], validate=True)
         except binascii.Error:
             proof = b""
-        signed = f"{self._said},{match['signed']}".encode()
+        signed = f"{self._auth_message},{match['signed']}".encode()
         signature = hmac.digest(keys.stored_key, signed, self._hash)
         if len(proof) != len(signature):
             raise SaslRefusedError(f"user {self._user!r} sent no proof")
@@ -310,7 +310,7 @@ def _same(wanted: str, user: str) -> None:
         )
 
 
-def _says_token(extensions: str) -> bool:
+def _is_token(extensions: str) -> bool:
     """Whether the extensions of SCRAM's first message mark the name as a token's id."""
     given = dict(each.split("=", 1) for each in extensions.split(",") if each)
     return given.get("tokenauth", "").lower() == "true"

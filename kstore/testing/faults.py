@@ -153,9 +153,9 @@ def _call(url: str, method: str, path: str, row: Mapping[str, Any] | None = None
         body = None if row is None else json.dumps(row)
         connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        said = json.loads(answer.read())
+        response = json.loads(answer.read())
     finally:
         connection.close()
     if answer.status >= 300:
-        raise ValueError(said["error"])
-    return said
+        raise ValueError(response["error"])
+    return response

@@ -25,8 +25,8 @@ from typing import Self
 __all__ = ["SparkCluster", "SparkClusterError"]
 
 START_TIMEOUT_S = 180.0
-MASTER_SAYS = re.compile(r"Starting Spark master at (spark://\S+)")
-WORKER_SAYS = re.compile(r"Successfully registered with master (spark://\S+)")
+MASTER_READY = re.compile(r"Starting Spark master at (spark://\S+)")
+WORKER_READY = re.compile(r"Successfully registered with master (spark://\S+)")
 HOST = "127.0.0.1"
 
 
@@ -65,12 +65,12 @@ class SparkCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             ports = ["--host", HOST, "--port", "0", "--webui-port", "0"]
-            self.url = self._spawn("master", "master.Master", ports, MASTER_SAYS)
+            self.url = self._spawn("master", "master.Master", ports, MASTER_READY)
             for number in range(self._workers):
                 name = f"worker-{number}"
                 place = ["--work-dir", str(self.folder / name)]
                 size = ["--cores", "1", "--memory", self._memory]
-                self._spawn(name, "worker.Worker", [*ports, *place, *size, self.url], WORKER_SAYS)
+                self._spawn(name, "worker.Worker", [*ports, *place, *size, self.url], WORKER_READY)
         except BaseException:
             self.stop()
             raise
@@ -87,7 +87,7 @@ class SparkCluster:
                 process.kill()
                 process.wait()
 
-    def _spawn(self, name: str, what: str, arguments: list[str], says: re.Pattern[str]) -> str:
+    def _spawn(self, name: str, what: str, arguments: list[str], ready: re.Pattern[str]) -> str:
         """Start a process. Returns what it prints, as soon as it has printed it."""
         log = self.folder / f"{name}.log"
         home = _spark_home()
@@ -108,7 +108,7 @@ class SparkCluster:
         self._processes.append(process)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
-            found = says.search(log.read_text(errors="replace"))
+            found = ready.search(log.read_text(errors="replace"))
             if found is not None:
                 return found[1]
             time.sleep(0.1)

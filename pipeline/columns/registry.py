@@ -63,8 +63,8 @@ class _Registry:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            said = error.read(500).decode(errors="replace")
-            raise RegistryError(f"{self._shown}{path} answers {error.code}: {said}") from None
+            message = error.read(500).decode(errors="replace")
+            raise RegistryError(f"{self._shown}{path} answers {error.code}: {message}") from None
         except (OSError, ValueError) as error:
             raise RegistryError(
                 f"the schema registry {self._shown} does not answer: {error}"

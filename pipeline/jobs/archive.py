@@ -57,9 +57,9 @@ class ArchiveOptions:
     """The approximate number of tasks; 0: depends on Spark's cores."""
 
 
-def task_count(spark: SparkSession, asked: int) -> int:
+def task_count(spark: SparkSession, requested: int) -> int:
     """The number of tasks."""
-    return asked or TASKS_PER_CORE * max(int(spark.sparkContext.defaultParallelism), 1)
+    return requested or TASKS_PER_CORE * max(int(spark.sparkContext.defaultParallelism), 1)
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,13 @@ def _to_archive(
             "was archived. Archive it to another folder"
         )
     if at < part.start:
-        said = (
+        message = (
             f"topic {part.topic}, partition {part.partition}: the cluster has deleted offsets {at} "
             f"to {part.start - 1}, which are not archived"
         )
         if options.on_loss == "fail":
-            raise JobError(f"{said}; --on-loss=skip continues at {part.start}")
-        report(f"{said}; continuing at {part.start}")
+            raise JobError(f"{message}; --on-loss=skip continues at {part.start}")
+        report(f"{message}; continuing at {part.start}")
         at = part.start
     return Range(part.topic, part.partition, at, part.end)
 

@@ -159,7 +159,7 @@ async def copy(
             sources.append(CopyBatchesSource(topic=topic, partition=row.partition, key=row.key))
         sources[-1].offsets.append(row.offset)
     view, tp = cluster.view, target.tp
-    asked = CopyBatchesPartition(
+    requested = CopyBatchesPartition(
         partition_index=tp.partition,
         current_leader_epoch=target.leader_epoch,
         base_offset=target.seen,
@@ -168,7 +168,9 @@ async def copy(
         base_sequence=rows[0].first,
         sources=sources,
     )
-    named = CopyBatchesTopic(name=tp.topic, topic_id=view.topic_id(tp.topic), partitions=[asked])
+    named = CopyBatchesTopic(
+        name=tp.topic, topic_id=view.topic_id(tp.topic), partitions=[requested]
+    )
     timeout_ms = cluster.settings["request.timeout.ms"] // 2
     request = CopyBatchesRequest(timeout_ms=timeout_ms, topics=[named])
     answer = cast(CopyBatchesResponse, await cluster.ask(view.leader(tp), request))
@@ -180,8 +182,10 @@ def failure(error: KafkaError, *, topic: str, partition: int | None = None) -> P
     remedy = "Start the query again: it continues where it stopped"
     if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         remedy = "Given offsets need REPLICATOR_WRITE on the cluster: allow it"
-    said = str(error).rstrip(".")
-    return PipelineError(f"writing failed: {said}", topic=topic, partition=partition, remedy=remedy)
+    message = str(error).rstrip(".")
+    return PipelineError(
+        f"writing failed: {message}", topic=topic, partition=partition, remedy=remedy
+    )
 
 
 async def _all(work: Iterable[Coroutine[object, object, None]]) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 
-class Asked(NamedTuple):
+class HttpRequest(NamedTuple):
     """A request; header names are in lower case."""
 
     method: str
@@ -38,7 +38,7 @@ class HttpAnswers:
             def _reply(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 body = self.rfile.read(int(headers.get("content-length", 0)))
-                reply = answers.answer(Asked(self.command, self.path, headers, body))
+                reply = answers.answer(HttpRequest(self.command, self.path, headers, body))
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
@@ -55,7 +55,7 @@ class HttpAnswers:
         self.url = f"http://127.0.0.1:{self.server.server_port}{path}"
         self._thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: HttpRequest) -> Reply:
         """The response; called in the connection's thread."""
         raise NotImplementedError
 

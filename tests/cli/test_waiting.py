@@ -155,7 +155,7 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "120")
     shown = Progress(as_json=False)
     shown.show(HowFar(3, 7, bytes=2_000_000), {})
-    shown.say("something [red] happened")
+    shown.print("something [red] happened")
     shown.end()
     assert "3 records" in screen.getvalue()
     assert "something [red] happened" in screen.getvalue()

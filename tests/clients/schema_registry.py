@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.beside.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import HttpAnswers, HttpRequest, Reply
 
 AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]}
 JSON_ORDER = {
@@ -26,7 +26,7 @@ class SchemaRegistry(HttpAnswers):
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: HttpRequest) -> Reply:
         path = asked.path.split("?")[0].strip("/").split("/")
         status, found = self.find(asked.method, path, json.loads(asked.body or b"{}"))
         kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}

@@ -20,7 +20,7 @@ from kstore.clients.tracing import (
     context_of,
 )
 from kstore.testing import Broker
-from tests.beside.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import HttpAnswers, HttpRequest, Reply
 from tests.broker.harness.plane_harness import Plane
 from tests.fast.network.test_request_times import fetch, produce
 
@@ -33,7 +33,7 @@ class Collector(HttpAnswers):
         self.spans: list[Any] = []
         self.resources: list[dict[str, str]] = []
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: HttpRequest) -> Reply:
         sent = ExportTraceServiceRequest()
         sent.ParseFromString(asked.body)
         for resource in sent.resource_spans:

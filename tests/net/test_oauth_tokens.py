@@ -29,7 +29,7 @@ from kstore.errors import NetworkError, SaslAuthenticationFailedError
 from kstore.net.oauth_tokens import claims_of, token_source
 from kstore.net.sasl_client import Token
 from kstore.net.sasl_login import Login
-from tests.beside.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import HttpAnswers, HttpRequest, Reply
 
 SECRET = "never-to-be-told"
 CLASSES = {name: text for text, name in RETRIEVERS.items()}
@@ -54,7 +54,7 @@ class Endpoint(HttpAnswers):
         self.answers: list[tuple[int, Any]] = []
         self.asked: list[tuple[dict[str, str], dict[str, str]]] = []
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: HttpRequest) -> Reply:
         assert (asked.method, asked.path) == ("POST", "/token?realm=x")
         self.asked.append((asked.headers, dict(urllib.parse.parse_qsl(asked.body.decode()))))
         status, row = self.answers.pop(0)

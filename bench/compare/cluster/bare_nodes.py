@@ -140,11 +140,11 @@ class _Node:
         used, starts = peer.whole_frames()
         for start in starts:
             head = bytes(peer.held[start + 4 : start + HEAD_BYTES])
-            said, stored = answer(head, self._client_ports, SIZE)
+            output, stored = answer(head, self._client_ports, SIZE)
             if stored:
-                self._unanswered.append((self._led.end + used, peer, said))
+                self._unanswered.append((self._led.end + used, peer, output))
             else:
-                peer.connection.sendall(said)
+                peer.connection.sendall(output)
         if starts and stored:
             self._led.append(memoryview(peer.held)[:used])
             for follower in self._followers.values():
@@ -167,11 +167,11 @@ class _Node:
         follower.acknowledged()
         follower.send()
         reached = min(each.written for each in self._followers.values())
-        said: dict[Peer, bytes] = {}
+        output: dict[Peer, bytes] = {}
         while self._unanswered and self._unanswered[0][0] <= reached:
             _, peer, frame = self._unanswered.popleft()
-            said[peer] = said.get(peer, b"") + frame
-        for peer, frames in said.items():
+            output[peer] = output.get(peer, b"") + frame
+        for peer, frames in output.items():
             peer.connection.sendall(frames)
 
 

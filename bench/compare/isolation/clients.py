@@ -37,10 +37,10 @@ def run(task: str, count: int = 1, **options: Any) -> list[dict[str, float]]:
     found = []
     try:
         for _ in range(count):
-            asked = json.dumps({"task": task, **options})
+            requested = json.dumps({"task": task, **options})
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "bench.compare.isolation.clients", asked],
+                    [sys.executable, "-m", "bench.compare.isolation.clients", requested],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
@@ -48,11 +48,11 @@ def run(task: str, count: int = 1, **options: Any) -> list[dict[str, float]]:
                 )
             )
         for process in processes:
-            said, complaints = process.communicate(timeout=TIMEOUT_S)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
             if process.returncode:
-                last = complaints.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+                last = errors.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
                 raise RuntimeError(f"{task}: {last[0]}")
-            found.append(json.loads(said))
+            found.append(json.loads(output))
     finally:
         for process in processes:
             process.kill()  # also on Ctrl-C and after a timeout
@@ -155,8 +155,8 @@ _TASKS: dict[str, Callable[..., dict[str, float]]] = {
 
 
 def _main(arguments: Sequence[str]) -> None:
-    asked = json.loads(arguments[1])
-    print(json.dumps(_TASKS[asked.pop("task")](**asked)))
+    requested = json.loads(arguments[1])
+    print(json.dumps(_TASKS[requested.pop("task")](**requested)))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class Probe:
     """
 
     def __init__(self, broker: Broker, topic: str) -> None:
-        asked = json.dumps(
+        requested = json.dumps(
             {
                 "host": broker.host,
                 "port": broker.port,
@@ -58,7 +58,7 @@ class Probe:
             }
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.compare.isolation.probe", asked],
+            [sys.executable, "-m", "bench.compare.isolation.probe", requested],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -99,8 +99,8 @@ class Probe:
     def _fail(self) -> None:
         self._process.kill()
         assert self._process.stderr is not None
-        said = self._process.stderr.read().strip().splitlines()[-1:]
-        raise RuntimeError(f"the probe of small records failed: {''.join(said) or 'no output'}")
+        output = self._process.stderr.read().strip().splitlines()[-1:]
+        raise RuntimeError(f"the probe of small records failed: {''.join(output) or 'no output'}")
 
     def __enter__(self) -> Probe:
         return self

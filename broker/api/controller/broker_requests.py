@@ -161,7 +161,7 @@ async def handle_envelope(
     if not may_name(broker, ctx, principal):
         broker.node.report(f"{ctx.principal} may not forward a request of {principal}", REFUSED)
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    asked = RequestContext(
+    requested = RequestContext(
         key,
         version,
         header.correlation_id,
@@ -175,7 +175,7 @@ async def handle_envelope(
         await broker.loaded(key)
         handler = guarded(key, resolve_handler(row))
         wide = LargeRequests(broker)
-        response = await wide.answer(carried_out(handler), message, asked)
+        response = await wide.answer(carried_out(handler), message, requested)
     except KafkaError as problem:
         return EnvelopeResponse(error_code=problem.code)
     frame = encode_response(response, version, header.correlation_id)

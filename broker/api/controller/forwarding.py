@@ -96,8 +96,8 @@ def configs_to_controller(handler: Handler) -> Handler:
         answers: dict[tuple[int, str], Any] = {}
         for part in (own, shared):
             if part:
-                asked = form(resources=part, validate_only=request.validate_only)
-                response = await (here if part is own else _ask)(broker, asked, ctx)
+                requested = form(resources=part, validate_only=request.validate_only)
+                response = await (here if part is own else _ask)(broker, requested, ctx)
                 answers |= {(a.resource_type, a.resource_name): a for a in response.responses}
         if not request.validate_only:
             with suppress(StoreError):

@@ -57,8 +57,8 @@ def handle_describe_quorum(
     response = DescribeQuorumResponse()
     for topic in request.topics:
         rows = [
-            _voter(broker, ctx) if metadata else _unknown(asked.partition_index)
-            for asked in topic.partitions
+            _voter(broker, ctx) if metadata else _unknown(requested.partition_index)
+            for requested in topic.partitions
         ]
         response.topics.append(
             DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=rows)

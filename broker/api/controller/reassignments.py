@@ -114,12 +114,14 @@ def _controller(broker: ReassignmentParts) -> Controller | None:
 async def _elect_in_cluster(
     controller: Controller, request: ElectLeadersRequest, response: ElectLeadersResponse
 ) -> ElectLeadersResponse:
-    asked = None
+    requested = None
     if request.topic_partitions is not None:
-        asked = [TopicPartition(t.topic, i) for t in request.topic_partitions for i in t.partitions]
-    answers = await controller.elect_leaders(request.election_type, asked)
+        requested = [
+            TopicPartition(t.topic, i) for t in request.topic_partitions for i in t.partitions
+        ]
+    answers = await controller.elect_leaders(request.election_type, requested)
     rows: dict[str, ReplicaElectionResult] = {}
-    names = controller.state.topics if asked is None else [place.topic for place in asked]
+    names = controller.state.topics if requested is None else [place.topic for place in requested]
     for name in names:
         rows.setdefault(name, ReplicaElectionResult(topic=name))
     for place, refusal in answers.items():
@@ -177,13 +179,13 @@ async def _reassign_in_cluster(
     request: AlterPartitionReassignmentsRequest,
     response: AlterPartitionReassignmentsResponse,
 ) -> AlterPartitionReassignmentsResponse:
-    asked = [
+    requested = [
         (TopicPartition(topic.name, row.partition_index), row.replicas)
         for topic in request.topics
         for row in topic.partitions
     ]
     answers = await controller.alter_reassignments(
-        asked, allow_factor_change=request.allow_replication_factor_change
+        requested, allow_factor_change=request.allow_replication_factor_change
     )
     for topic in request.topics:
         result = ReassignableTopicResponse(name=topic.name)
@@ -247,11 +249,11 @@ def handle_list_partition_reassignments(
 async def _list_in_cluster(
     controller: Controller, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    asked = None
+    requested = None
     if request.topics is not None:
-        asked = [TopicPartition(t.name, i) for t in request.topics for i in t.partition_indexes]
+        requested = [TopicPartition(t.name, i) for t in request.topics for i in t.partition_indexes]
     topics: dict[str, OngoingTopicReassignment] = {}
-    for ongoing in await controller.list_reassignments(asked):
+    for ongoing in await controller.list_reassignments(requested):
         name, index = ongoing.partition
         result = topics.setdefault(name, OngoingTopicReassignment(name=name))
         result.partitions.append(

@@ -23,10 +23,12 @@ async def handle_groups_behind(
     """Check all groups of this coordinator. The response has an error if the result cannot be
     known.
     """
-    asked = Retirement(request.retired_from, request.retired_epoch, request.retired_partition_epoch)
+    requested = Retirement(
+        request.retired_from, request.retired_epoch, request.retired_partition_epoch
+    )
     try:
         partitions, groups = await broker.groups().behind(
-            request.topic_name, request.topic_id, asked
+            request.topic_name, request.topic_id, requested
         )
     except KafkaError as problem:
         return GroupsBehindResponse(error_code=problem.code)

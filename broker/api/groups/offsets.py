@@ -245,13 +245,13 @@ async def _fetch_group(
     refused: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         known = []
-        for asked in group.topics:
-            topic = asked
+        for requested in group.topics:
+            topic = requested
             image = broker.image.topics.get(topic.name)
             if by_id:
                 image = broker.image.topic_by_id(topic.topic_id)
             if image is not None:
-                topic = asked.replaced(name=image.name, topic_id=image.topic_id)
+                topic = requested.replaced(name=image.name, topic_id=image.topic_id)
             if not (image is None and by_id) and not _is_shown(broker, ctx, topic.name):
                 refused.append(_denied_topic(topic, by_id=by_id))
             elif image is None and by_id:
@@ -287,14 +287,14 @@ async def _fetch_group(
 
 def _leave_other_lives(
     image: TopicImage | None,
-    asked: OffsetFetchRequestTopics,
+    requested: OffsetFetchRequestTopics,
     rows: list[OffsetFetchResponsePartitions],
 ) -> None:
     """Remove offsets from a response that are not of the partition with the request's partition
     epoch (KIP-232). If another partition has the name now, the result is an error. If the commit is
     of an earlier partition and not deleted yet, there is no offset.
     """
-    wanted = dict(zip(asked.partition_indexes, asked.partition_epochs, strict=False))
+    wanted = dict(zip(requested.partition_indexes, requested.partition_epochs, strict=False))
     partitions = () if image is None else image.partitions
     for row in rows:
         index, epoch = row.partition_index, wanted.get(row.partition_index, NO_EPOCH)

@@ -192,11 +192,11 @@ async def handle_alter_share_group_offsets(
             topic_name=topic.topic_name,
             partitions=[
                 AlterShareGroupOffsetsResponsePartition(
-                    partition_index=asked.partition_index,
+                    partition_index=requested.partition_index,
                     error_code=DENIED,
                     error_message=no_right(ctx, DENIED),
                 )
-                for asked in topic.partitions
+                for requested in topic.partitions
             ],
         )
         for topic in request.topics
@@ -212,9 +212,9 @@ async def _initialize(
 ) -> None:
     """Initialize the partitions that have no error yet, and note the results."""
     offsets = {
-        (topic.topic_name, asked.partition_index): asked.start_offset
+        (topic.topic_name, requested.partition_index): requested.start_offset
         for topic in request.topics
-        for asked in topic.partitions
+        for requested in topic.partitions
     }
     wanted = {
         (topic.topic_id, row.partition_index): offsets[topic.topic_name, row.partition_index]

@@ -145,15 +145,15 @@ class _Copy:
         self,
         broker: CopyParts,
         topic: CopyBatchesTopic,
-        asked: CopyBatchesPartition,
+        requested: CopyBatchesPartition,
         may_read: _Rights,
         deadline: float,
     ) -> None:
         self._broker = broker
         self._loop = broker.node.loop
-        self._place = TopicPartition(topic.name, asked.partition_index)
+        self._place = TopicPartition(topic.name, requested.partition_index)
         self._topic_id = topic.topic_id.bytes
-        self._asked = asked
+        self._asked = requested
         self._may_read = may_read
         self._deadline = deadline
         self._held: _Held | None = None
@@ -161,7 +161,7 @@ class _Copy:
         """The buffer for the source's batches, which each of them reuses."""
         self._epoch = NO_EPOCH
         self.appended_bytes = 0
-        self.result = CopyBatchesPartitionResult(partition_index=asked.partition_index)
+        self.result = CopyBatchesPartitionResult(partition_index=requested.partition_index)
 
     async def run(self, at_once: asyncio.Semaphore) -> None:
         """Copy until a batch fails."""
@@ -285,8 +285,8 @@ class _Copy:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE  # Produce compresses such a batch again
         if found.largest_bytes > partition.log.config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
-        asked = self._asked
-        found.sign(offset, asked.producer_id, asked.producer_epoch, sequence)
+        requested = self._asked
+        found.sign(offset, requested.producer_id, requested.producer_epoch, sequence)
         self._epoch = partition.leader_epoch
         done: asyncio.Future[CallbackJob] = self._loop.create_future()
         code, _ = partition.append_later(found, done.set_result, origin=GIVEN_OFFSETS)

@@ -66,7 +66,7 @@ def handle_offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end(broker, topic.topic, asked) for asked in topic.partitions],
+                partitions=[_end(broker, topic.topic, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -74,8 +74,8 @@ def handle_offset_for_leader_epoch(
     reading = [
         _cut_to_visible(broker, topic.topic, row)
         for topic, answered in zip(request.topics, response.topics, strict=True)
-        for asked, row in zip(topic.partitions, answered.partitions, strict=True)
-        if asked.visible_only and row.error_code == ErrorCode.NONE
+        for requested, row in zip(topic.partitions, answered.partitions, strict=True)
+        if requested.visible_only and row.error_code == ErrorCode.NONE
     ]
     return _when_read(reading, response) if reading else response
 
@@ -97,19 +97,19 @@ async def _cut_to_visible(broker: EpochParts, topic: str, row: EpochEndOffset) -
         row.end_offset = end
 
 
-def _end(broker: EpochParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = broker.table.partition(topic.encode(), asked.partition)
-    code = check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
-    answer = EpochEndOffset(partition=asked.partition, error_code=code)
+def _end(broker: EpochParts, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.table.partition(topic.encode(), requested.partition)
+    code = check_leader(partition, requested.current_leader_epoch, requested.partition_epoch)
+    answer = EpochEndOffset(partition=requested.partition, error_code=code)
     if partition is None or code != ErrorCode.NONE:
         return answer
     # This comes before the end is looked up, since a thread may append meanwhile.
     queued, log_end = partition.appends_queued, partition.log_end_offset
-    epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
+    epoch, end = partition.end_offset_for_epoch(requested.leader_epoch)
     # Records that wait for the disk belong to the leader epoch in which they arrived. If it has
     # ended, they are still before its end.
-    grows = asked.leader_epoch < partition.leader_epoch and end >= log_end
-    if queued and (asked.visible_only or grows):
+    grows = requested.leader_epoch < partition.leader_epoch and end >= log_end
+    if queued and (requested.visible_only or grows):
         answer.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
         return answer
     answer.leader_epoch, answer.end_offset = epoch, end

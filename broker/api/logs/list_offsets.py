@@ -87,7 +87,7 @@ def handle_list_offsets(
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
-    looks: list[_Asked] = []
+    looks: list[_Requested] = []
     for topic in request.topics:
         found = _topic(broker, request, topic, counts, ctx, looks)
         if topic.name in answered:
@@ -98,11 +98,11 @@ def handle_list_offsets(
     return _answer_later(broker, response, looks) if looks else response
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     """A partition whose result needs the disk, or a batch that must be unpacked."""
 
     partition: Partition
-    asked: ListOffsetsPartition
+    requested: ListOffsetsPartition
     request: ListOffsetsRequest
     answer: ListOffsetsPartitionResponse
     search: Reading[SearchResult]
@@ -112,7 +112,7 @@ class _Asked(NamedTuple):
 
 
 async def _answer_later(
-    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_Asked]
+    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_Requested]
 ) -> ListOffsetsResponse:
     for row in looks:
         partition = row.partition
@@ -122,16 +122,16 @@ async def _answer_later(
         else:
             await row.waits
             found = await finished(row.search)
-            row.answer.error_code = _check(partition, row.asked)
+            row.answer.error_code = _check(partition, row.requested)
         while isinstance(found, Look) and row.answer.error_code == ErrorCode.NONE:
             look = found
             found = await broker.unpacking().look(look.find)
-            row.answer.error_code = _check(partition, row.asked)
+            row.answer.error_code = _check(partition, row.requested)
             if found is None and row.answer.error_code == ErrorCode.NONE:
                 found = await finished(
                     search_timestamp(partition.log, look.timestamp_ms, look.next_offset)
                 )
-                row.answer.error_code = _check(partition, row.asked)
+                row.answer.error_code = _check(partition, row.requested)
         if row.answer.error_code == ErrorCode.NONE:
             assert not isinstance(found, Look)
             _fill(row.answer, _seen(partition, row.request, found), row.api_version)
@@ -144,31 +144,33 @@ def _topic(
     topic: ListOffsetsTopic,
     counts: Counter[tuple[str, int]],
     ctx: RequestContext,
-    looks: list[_Asked],
+    looks: list[_Requested],
 ) -> ListOffsetsTopicResponse:
     answers = []
     known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
-    for asked in topic.partitions:
-        partition = broker.table.partition(topic.name.encode(), asked.partition_index)
-        code = _check(partition, asked)
-        count = counts.pop((topic.name, asked.partition_index), 0)
+    for requested in topic.partitions:
+        partition = broker.table.partition(topic.name.encode(), requested.partition_index)
+        code = _check(partition, requested)
+        count = counts.pop((topic.name, requested.partition_index), 0)
         if count == 0:
             continue  # answered already
         if not known_isolation:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         elif count > 1:
             code = ErrorCode.INVALID_REQUEST
-        elif ctx.api_version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < -6:
+        elif (
+            ctx.api_version < FIRST_VERSION.get(requested.timestamp, 0) or requested.timestamp < -6
+        ):
             code = ErrorCode.UNSUPPORTED_VERSION
         answer = ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index, error_code=code
+            partition_index=requested.partition_index, error_code=code
         )
         if partition is not None and ctx.extended:
             answer.partition_epoch = partition.partition_epoch
         if code == ErrorCode.NONE and partition is not None:
-            timestamp = _timestamp(partition, asked)
+            timestamp = _timestamp(partition, requested)
             if timestamp < 0:
-                _fill(answer, _find(partition, asked, request), ctx.api_version)
+                _fill(answer, _find(partition, requested, request), ctx.api_version)
             else:
                 search = search_timestamp(partition.log, timestamp)
                 try:
@@ -179,7 +181,9 @@ def _topic(
                     _fill(answer, _seen(partition, request, found), ctx.api_version)
                 else:
                     looks.append(
-                        _Asked(partition, asked, request, answer, search, found, ctx.api_version)
+                        _Requested(
+                            partition, requested, request, answer, search, found, ctx.api_version
+                        )
                     )
         answers.append(answer)
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
@@ -198,8 +202,8 @@ def _fill(answer: ListOffsetsPartitionResponse, found: Found | None, api_version
         answer.leader_epoch = found.leader_epoch
 
 
-def _check(partition: Partition | None, asked: ListOffsetsPartition) -> int:
-    return check_leader(partition, asked.current_leader_epoch, asked.partition_epoch)
+def _check(partition: Partition | None, requested: ListOffsetsPartition) -> int:
+    return check_leader(partition, requested.current_leader_epoch, requested.partition_epoch)
 
 
 def check_leader(
@@ -225,25 +229,25 @@ def check_leader(
 
 
 def _find(
-    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+    partition: Partition, requested: ListOffsetsPartition, request: ListOffsetsRequest
 ) -> Found | None:
     """The offset, if no record must be searched. None if a new leader does not know it yet."""
-    if asked.timestamp == LATEST:
+    if requested.timestamp == LATEST:
         end, lags = _end(partition, request)
         return None if lags else Found(end, -1, partition.leader_epoch)
-    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:
+    if requested.timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return Found(partition.log_start_offset, -1, _epoch(partition, partition.log_start_offset))
-    if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+    if requested.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return Found()
     return _seen(partition, request, None)
 
 
-def _timestamp(partition: Partition, asked: ListOffsetsPartition) -> int:
+def _timestamp(partition: Partition, requested: ListOffsetsPartition) -> int:
     """The timestamp to search for. Negative: no search."""
-    if asked.timestamp == MAX_TIMESTAMP:
+    if requested.timestamp == MAX_TIMESTAMP:
         found: int = partition.log.largest_timestamp_ms()
         return found
-    return asked.timestamp
+    return requested.timestamp
 
 
 def _seen(

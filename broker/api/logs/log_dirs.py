@@ -78,7 +78,7 @@ async def handle_describe_log_dirs(
             home = broker.moves().home_of(key, log)
             _topic(results[id(home)], key.topic).partitions.append(row)
 
-    await in_turns(broker, ctx, each(describe, _asked_for(broker, request)))
+    await in_turns(broker, ctx, each(describe, _requested(broker, request)))
     moves = [move for move in broker.moves().in_progress() if not move.is_of_deleted]
     wanted = None
     if moves and request.topics is not None:
@@ -124,7 +124,7 @@ async def _space(broker: LogDirParts, log_dir: LogDir) -> DescribeLogDirsResult:
     )
 
 
-def _asked_for(
+def _requested(
     broker: LogDirParts, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[TopicPartition, Log | None]]:
     """Each requested partition once, with its log, or None if the log is not open on this
@@ -162,8 +162,8 @@ def _alter(
     paths = {os.path.abspath(log_dir.path): log_dir for log_dir in broker.log_manager.dirs}
     results: dict[str, dict[int, AlterReplicaLogDirPartitionResult]] = {}
 
-    def begin(asked: tuple[str, str, int | None]) -> None:
-        path, topic, index = asked
+    def begin(requested: tuple[str, str, int | None]) -> None:
+        path, topic, index = requested
         if index is None:
             return
         target, code = paths.get(path), int(ErrorCode.LOG_DIR_NOT_FOUND)
@@ -181,9 +181,9 @@ def _alter(
 
 def _to_be_moved(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, str, int | None]]:
     """Yield path, topic and partition; or None for an entry without partitions."""
-    for asked in request.dirs:
-        yield asked.path, "", None
-        for topic in asked.topics:
-            yield asked.path, topic.name, None
+    for requested in request.dirs:
+        yield requested.path, "", None
+        for topic in requested.topics:
+            yield requested.path, topic.name, None
             for index in topic.partitions:
-                yield asked.path, topic.name, index
+                yield requested.path, topic.name, index

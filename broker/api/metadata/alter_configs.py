@@ -206,7 +206,7 @@ async def _alter_topic(
         for change in made:
             row = topic_row(change.name)
             if row is not None and change.operation != Operation.DELETE:
-                broker.configs.say_if_without_effect(change.name, row.documentation)
+                broker.configs.warn_if_without_effect(change.name, row.documentation)
 
 
 async def _alter_broker(
@@ -242,7 +242,7 @@ async def _alter_broker(
         if change.operation != Operation.DELETE:
             row = config_rules.broker_row(change.name)
             words = "No effect here: brokers have no such setting."
-            broker.configs.say_if_without_effect(change.name, row.documentation if row else words)
+            broker.configs.warn_if_without_effect(change.name, row.documentation if row else words)
 
 
 async def _alter_group(
@@ -259,7 +259,7 @@ async def _alter_group(
     if not validate_only:
         await broker.configs.set_group(name, configs)
         for config in configs.keys() - current.keys():
-            broker.configs.say_if_without_effect(config, GROUP_CONFIGS[config].documentation)
+            broker.configs.warn_if_without_effect(config, GROUP_CONFIGS[config].documentation)
 
 
 async def _alter_client_metrics(
@@ -365,10 +365,10 @@ def handle_list_config_resources(
     """List the resources of the requested types, or of all types. Version 0 lists only client
     metrics.
     """
-    asked = set(request.resource_types) or set(_LISTED)
+    requested = set(request.resource_types) or set(_LISTED)
     if ctx.api_version == 0:
-        asked = {CLIENT_METRICS}
-    if not asked <= set(_LISTED):
+        requested = {CLIENT_METRICS}
+    if not requested <= set(_LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     nodes = [str(node) for node in sorted(broker.image.brokers)]
     names: dict[int, Sequence[str]] = {
@@ -382,7 +382,7 @@ def handle_list_config_resources(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in _LISTED
-            if kind in asked
+            if kind in requested
             for name in names[kind]
         ]
     )

@@ -93,12 +93,12 @@ async def handle_describe_configs(
 ) -> DescribeConfigsResponse:
     """Return the settings of each resource, or those with the requested keys."""
     results = []
-    for asked in request.resources:
+    for requested in request.resources:
         result = DescribeConfigsResult(
-            resource_type=asked.resource_type, resource_name=asked.resource_name
+            resource_type=requested.resource_type, resource_name=requested.resource_name
         )
         try:
-            result.configs = await _describe(broker, asked, request, ctx)
+            result.configs = await _describe(broker, requested, request, ctx)
         except (TopicError, ConfigRefusedError) as problem:
             result.error_code, result.error_message = problem.code, problem.message
         results.append(result)
@@ -107,19 +107,19 @@ async def handle_describe_configs(
 
 async def _describe(
     broker: ConfigParts,
-    asked: DescribeConfigsResource,
+    requested: DescribeConfigsResource,
     request: DescribeConfigsRequest,
     ctx: RequestContext,
 ) -> list[DescribeConfigsResourceResult]:
-    describe = _KINDS.get(asked.resource_type)
+    describe = _KINDS.get(requested.resource_type)
     if describe is None:
         known = ", ".join(str(kind) for kind in sorted(_KINDS))
         raise ConfigRefusedError(
             ErrorCode.INVALID_REQUEST,
-            f"Resources of type {asked.resource_type} have no settings to show; use {known}.",
+            f"Resources of type {requested.resource_type} have no settings to show; use {known}.",
         )
-    keys = set(asked.configuration_keys or ())
-    rows = each(lambda row: _shown(row, request), describe(broker, asked.resource_name, keys))
+    keys = set(requested.configuration_keys or ())
+    rows = each(lambda row: _shown(row, request), describe(broker, requested.resource_name, keys))
     return await in_turns(broker, ctx, rows)
 
 

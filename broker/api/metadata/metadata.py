@@ -56,7 +56,7 @@ __all__ = [
     "handle_metadata",
 ]
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 NO_LEADER = -1
 NO_OPERATIONS = 0
 FIRST_FLEXIBLE = 9
@@ -182,8 +182,8 @@ def _allowed_to_create(
 def _to_create(broker: MetadataParts, request: MetadataRequest) -> list[str]:
     if not request.allow_auto_topic_creation or not broker.node.config["auto.create.topics.enable"]:
         return []
-    asked = [topic for topic in request.topics or [] if topic.topic_id == ZERO_UUID]
-    names = dict.fromkeys(topic.name for topic in asked if topic.name is not None)
+    requested = [topic for topic in request.topics or [] if topic.topic_id == ZERO_UUID]
+    names = dict.fromkeys(topic.name for topic in requested if topic.name is not None)
     return [name for name in names if name not in broker.image.topics and _legal(name)]
 
 
@@ -233,7 +233,7 @@ def _describe(
         response.max_partition_epoch = image.max_partition_epoch
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(broker, ctx)
-    operations: int | list[int] = NOT_ASKED
+    operations: int | list[int] = NOT_REQUESTED
     if request.include_topic_authorized_operations:
         operations = _topic_operations(broker, ctx, topics)
     alive = broker.membership.reachable(ctx.listener)
@@ -258,7 +258,7 @@ def _topic_operations(
     if broker.authorizer is None:
         return operations_mask(broker, ctx, kind, "")
     masks = [operations_mask(broker, ctx, kind, topic.name or "") for topic in topics]
-    return [mask if mask >> AclOperation.DESCRIBE & 1 else NOT_ASKED for mask in masks]
+    return [mask if mask >> AclOperation.DESCRIBE & 1 else NOT_REQUESTED for mask in masks]
 
 
 def cluster_operations(broker: HasAuthorizer, ctx: RequestContext) -> int:
@@ -277,26 +277,26 @@ def _for_admins(broker: ImageParts, image: MetadataImage) -> int:
 
 
 def _asked(
-    broker: ImageParts, ctx: RequestContext, asked: MetadataRequestTopic, errors: dict[str, int]
+    broker: ImageParts, ctx: RequestContext, requested: MetadataRequestTopic, errors: dict[str, int]
 ) -> tuple[TopicImage | Missing, int]:
     """A requested topic, by its id if the request has one, else by its name; or an error."""
     may, kind = AclOperation.DESCRIBE, AclResourceType.TOPIC
-    if asked.name is None or asked.topic_id != ZERO_UUID:
-        topic = broker.image.topic_by_id(asked.topic_id)
+    if requested.name is None or requested.topic_id != ZERO_UUID:
+        topic = broker.image.topic_by_id(requested.topic_id)
         if topic is None:
-            return Missing(None, asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            return Missing(None, requested.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
         if not allowed(broker, ctx, may, kind, topic.name):
-            return Missing(None, asked.topic_id), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return Missing(None, requested.topic_id), ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return topic, ErrorCode.NONE
-    if not allowed(broker, ctx, may, kind, asked.name):
-        return Missing(asked.name, ZERO_UUID), ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = broker.image.topics.get(asked.name)
+    if not allowed(broker, ctx, may, kind, requested.name):
+        return Missing(requested.name, ZERO_UUID), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = broker.image.topics.get(requested.name)
     if topic is not None:
         return topic, ErrorCode.NONE
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not _legal(asked.name):
+    if not _legal(requested.name):
         unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return Missing(asked.name, ZERO_UUID), errors.get(asked.name, unknown)
+    return Missing(requested.name, ZERO_UUID), errors.get(requested.name, unknown)
 
 
 def handle_describe_topic_partitions(
@@ -313,13 +313,13 @@ def _describe_topic_partitions(
 ) -> Work[DescribeTopicPartitionsResponse]:
     most = broker.node.config["max.request.partition.size.limit"]
     limit = min(max(request.response_partition_limit, 1), most)
-    asked: set[str] = set()
-    yield from each(lambda topic: asked.add(topic.name), request.topics)
-    names = yield from in_order(asked or list(broker.image.topics), str)
+    requested: set[str] = set()
+    yield from each(lambda topic: requested.add(topic.name), request.topics)
+    names = yield from in_order(requested or list(broker.image.topics), str)
     first = 0
     if request.cursor is not None:
         start = request.cursor.topic_name
-        if request.cursor.partition_index < 0 or (request.topics and start not in asked):
+        if request.cursor.partition_index < 0 or (request.topics and start not in requested):
             rows = yield from each(_bad_cursor, names if request.topics else ())
             return DescribeTopicPartitionsResponse(topics=rows)
         names = names[bisect_left(names, start) :]

@@ -131,9 +131,9 @@ def pieces_of(request: Any, rows: Rows, version: int) -> Iterator[Any]:
         yield _with(request, rows, part)
 
 
-def _chains(asked: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
+def _chains(requested: Any, rows: Rows, above: Chain = ()) -> Iterator[Chain]:
     """All innermost rows."""
-    for item in getattr(asked, rows.request_field) or ():
+    for item in getattr(requested, rows.request_field) or ():
         inner = rows.inner
         if inner is not None and getattr(item, inner.request_field):
             yield from _chains(item, inner, (*above, item))
@@ -157,22 +157,22 @@ def _name(chain: Chain, rows: Rows | None, version: int) -> Chain:
 
 def _whole(chain: Chain, rows: Rows | None) -> Chain:
     """All fields of an innermost row and of the rows that contain it."""
-    said: list[Any] = []
+    parts: list[Any] = []
     for item in chain:
         assert rows is not None
         inner = None if rows.inner is None else rows.inner.request_field
         if not isinstance(item, Struct):
-            said.append(item)
+            parts.append(item)
             continue
         for field in type(item).SPECS:
             if field != inner:
                 value = getattr(item, field)
-                said.append(tuple(value) if isinstance(value, list) else value)
+                parts.append(tuple(value) if isinstance(value, list) else value)
         rows = rows.inner
-    return tuple(said)
+    return tuple(parts)
 
 
-def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
+def _with(requested: Any, rows: Rows, chains: list[Chain]) -> Any:
     """A copy of the request or row with only these rows."""
     kept = []
     for _, found in groupby(chains, lambda chain: id(chain[0])):
@@ -181,7 +181,7 @@ def _with(asked: Any, rows: Rows, chains: list[Chain]) -> Any:
             kept += [chain[0] for chain in same]
         else:
             kept.append(_with(same[0][0], rows.inner, [chain[1:] for chain in same]))
-    return asked.replaced(**{rows.request_field: kept})
+    return requested.replaced(**{rows.request_field: kept})
 
 
 class Joinable(Protocol):

@@ -218,7 +218,7 @@ ANYBODY: dict[int, str] = {
     72: "PushTelemetry: a client's own metrics",
 }
 """The APIs that require no right."""
-ASKED_ANYWAY = frozenset({47})
+REQUESTED_ANYWAY = frozenset({47})
 """OffsetDelete: the handler runs even if all topics are refused, since it can return an error of
 the group.
 """
@@ -366,7 +366,7 @@ def _row_by_row(
         reason = no_right(ctx, code)
         failures.append(failed(refused, ctx.api_version, code, reason, partitions_only=True))
     left = set(range(len(rows))) - codes.keys()
-    if left or request.API_KEY in ASKED_ANYWAY:
+    if left or request.API_KEY in REQUESTED_ANYWAY:
         answer = handler(broker, keep_rows(request, ctx.api_version, left), ctx)
     else:
         answer = failures.pop()

@@ -72,10 +72,12 @@ async def handle_describe_user_scram_credentials(
     broker: ScramParts, request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Return mechanisms and iterations of the named users, or of all users with a credential."""
-    asked: Counter[str] = Counter()
-    await in_turns(broker, ctx, each(lambda row: asked.update((row.name,)), request.users or ()))
+    requested: Counter[str] = Counter()
+    await in_turns(
+        broker, ctx, each(lambda row: requested.update((row.name,)), request.users or ())
+    )
     try:
-        found = await broker.node.run_blocking(lambda: _credentials(broker.store, list(asked)))
+        found = await broker.node.run_blocking(lambda: _credentials(broker.store, list(requested)))
     except StoreError as problem:
         return DescribeUserScramCredentialsResponse(
             error_code=ErrorCode.REQUEST_TIMED_OUT,
@@ -84,9 +86,11 @@ async def handle_describe_user_scram_credentials(
 
     def result(user: str) -> DescribeUserScramCredentialsResult:
         row = DescribeUserScramCredentialsResult(user=user)
-        if asked[user] > 1:
+        if requested[user] > 1:
             row.error_code = ErrorCode.DUPLICATE_RESOURCE
-            row.error_message = f"User {user!r} is named {asked[user]} times: name every user once."
+            row.error_message = (
+                f"User {user!r} is named {requested[user]} times: name every user once."
+            )
         elif user not in found:
             row.error_code = ErrorCode.RESOURCE_NOT_FOUND
             row.error_message = f"User {user!r} has no SCRAM credential."
@@ -94,7 +98,7 @@ async def handle_describe_user_scram_credentials(
             row.credential_infos = found[user]
         return row
 
-    results = await in_turns(broker, ctx, each(result, asked or found))
+    results = await in_turns(broker, ctx, each(result, requested or found))
     return DescribeUserScramCredentialsResponse(results=results)
 
 

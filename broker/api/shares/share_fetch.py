@@ -68,17 +68,17 @@ async def handle_share_fetch(
     session = manager.begin(request.group_id, request.member_id, epoch, ctx.connection)
     if isinstance(session, int):
         return ShareFetchResponse(error_code=session)
-    asked = {
+    requested = {
         TopicIdPartition(topic.topic_id, row.partition_index): row
         for topic in request.topics
         for row in topic.partitions
     }
     limits = manager.limits(session.group_id)
     rights: dict[UUID, bool] = {}
-    ranges, codes = _ranges(broker, ctx, asked, limits.renews and request.is_renew_ack, rights)
+    ranges, codes = _ranges(broker, ctx, requested, limits.renews and request.is_renew_ack, rights)
     keeping = manager.acknowledge(session, ranges)
     if epoch != FINAL_EPOCH:
-        session.update(asked, _forgotten(request))
+        session.update(requested, _forgotten(request))
     codes |= await keeping
     fetched: Mapping[TopicIdPartition, Fetched] = {}
     if epoch == FINAL_EPOCH:
@@ -142,14 +142,14 @@ def _forgotten(request: ShareFetchRequest) -> list[TopicIdPartition]:
 def _ranges(
     broker: ShareLeaderParts,
     ctx: RequestContext,
-    asked: Mapping[TopicIdPartition, FetchPartition],
+    requested: Mapping[TopicIdPartition, FetchPartition],
     renews: bool,
     rights: dict[UUID, bool],
 ) -> tuple[dict[TopicIdPartition, Sequence[AcknowledgedRange]], dict[TopicIdPartition, int]]:
     """The acknowledged ranges, and the error codes of invalid ones."""
     found: dict[TopicIdPartition, Sequence[AcknowledgedRange]] = {}
     errors: dict[TopicIdPartition, int] = {}
-    for place, row in asked.items():
+    for place, row in requested.items():
         if not row.acknowledgement_batches:
             continue
         code = place_error(broker, ctx, place, rights)

@@ -171,11 +171,11 @@ async def _each(
                 partition=row.partition, error_code=error.code, error_message=error.args[0]
             )
 
-    asked = [(topic.topic_id, row) for topic in request.topics for row in topic.partitions]
+    requested = [(topic.topic_id, row) for topic in request.topics for row in topic.partitions]
     answers: list[A] = []
     slices = Slices()
-    for start in range(0, len(asked), ROWS_AT_ONCE):
-        some = asked[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(requested), ROWS_AT_ONCE):
+        some = requested[start : start + ROWS_AT_ONCE]
         if len(some) == 1:
             answers.append(await answer(*some[0]))
         else:

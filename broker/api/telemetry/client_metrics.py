@@ -150,9 +150,9 @@ def _software(ctx: RequestContext) -> tuple[str, str]:
     if connection is None or connection.hello is None or connection.hello_version < 3:
         return "unknown", "unknown"
     try:
-        said = ApiVersionsRequest.decode(
+        versions = ApiVersionsRequest.decode(
             connection.hello, connection.hello_version, allow_trailing=True
         )
     except ProtocolError:
         return "unknown", "unknown"
-    return said.client_software_name, said.client_software_version
+    return versions.client_software_name, versions.client_software_version

@@ -80,14 +80,14 @@ async def handle_delete_records(
     broker: DeleteRecordsParts, request: DeleteRecordsRequest, ctx: RequestContext
 ) -> DeleteRecordsResponse:
     """Delete the records before the given offsets; -1 means the high watermark."""
-    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    requested: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         for row in topic.partitions:
-            asked.setdefault(topic.name, {})[row.partition_index] = row
+            requested.setdefault(topic.name, {})[row.partition_index] = row
     slices = Slices()
     begun: list[_Waiting] = []
     response = DeleteRecordsResponse()
-    for name, rows in asked.items():
+    for name, rows in requested.items():
         results = []
         for row in rows.values():
             results.append(_check(broker, name, row, begun))
@@ -100,14 +100,16 @@ async def handle_delete_records(
 
 
 def _check(
-    broker: DeleteRecordsParts, topic: str, asked: DeleteRecordsPartition, begun: list[_Waiting]
+    broker: DeleteRecordsParts, topic: str, requested: DeleteRecordsPartition, begun: list[_Waiting]
 ) -> DeleteRecordsPartitionResult:
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
-    partition = broker.table.partition(topic.encode(), asked.partition_index)
-    result.error_code = check_leader(partition, NO_EPOCH, asked.partition_epoch)
+    result = DeleteRecordsPartitionResult(
+        partition_index=requested.partition_index, low_watermark=-1
+    )
+    partition = broker.table.partition(topic.encode(), requested.partition_index)
+    result.error_code = check_leader(partition, NO_EPOCH, requested.partition_epoch)
     if partition is None or result.error_code != ErrorCode.NONE:
         return result
-    offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
     if partition.entry.internal:
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif "delete" not in partition.log.config.cleanup_policy:
@@ -118,7 +120,7 @@ def _check(
         is_retired = 0 <= partition.entry.retired_from <= partition.index
         begun.append(
             _Waiting(
-                topic, partition, offset, asked.partition_epoch, result,
+                topic, partition, offset, requested.partition_epoch, result,
                 partition.leader_epoch, is_retired,
             )
         )  # fmt: skip

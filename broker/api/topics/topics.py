@@ -104,9 +104,9 @@ async def handle_create_topics(
                 )
             )
     mutations = _mutations(broker, ctx)
-    for asked in request.topics:
-        if counts[asked.name] == 1:
-            made = await _create(broker, asked, request.validate_only, mutations)
+    for requested in request.topics:
+        if counts[requested.name] == 1:
+            made = await _create(broker, requested, request.validate_only, mutations)
             _hide_configs(broker, ctx, made)
             response.topics.append(made)
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
@@ -140,19 +140,19 @@ def _throttle(broker: TopicParts, ctx: RequestContext, mutations: Mutations | No
 
 async def _create(
     broker: CreateTopicsParts,
-    asked: CreatableTopic,
+    requested: CreatableTopic,
     validate_only: bool,
     mutations: Mutations | None,
 ) -> CreatableTopicResult:
     new = NewTopic(
-        asked.name,
-        asked.num_partitions,
-        asked.replication_factor,
-        {a.partition_index: a.broker_ids for a in asked.assignments},
-        {config.name: config.value for config in asked.configs},
+        requested.name,
+        requested.num_partitions,
+        requested.replication_factor,
+        {a.partition_index: a.broker_ids for a in requested.assignments},
+        {config.name: config.value for config in requested.configs},
     )
     try:
-        if len(new.assignments) != len(asked.assignments):
+        if len(new.assignments) != len(requested.assignments):
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once."
             )
@@ -160,17 +160,19 @@ async def _create(
             planned = await broker.topics.create(new, validate_only=True)
             if not mutations.charge(len(planned.partitions)):
                 code, message = THROTTLED
-                return CreatableTopicResult(name=asked.name, error_code=code, error_message=message)
+                return CreatableTopicResult(
+                    name=requested.name, error_code=code, error_message=message
+                )
         topic = await broker.topics.create(new, validate_only=validate_only)
     except TopicError as problem:
         return CreatableTopicResult(
-            name=asked.name, error_code=problem.code, error_message=problem.message
+            name=requested.name, error_code=problem.code, error_message=problem.message
         )
     if not validate_only:
         for name in topic.configs:
             row = topic_row(name)
             if row is not None:
-                broker.configs.say_if_without_effect(name, row.documentation)
+                broker.configs.warn_if_without_effect(name, row.documentation)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -211,11 +213,11 @@ async def handle_delete_topics(
     """Delete topics by name, or by id from version 6 on. A topic that is named twice gets
     INVALID_REQUEST.
     """
-    asked = request.topics
+    requested = request.topics
     if ctx.api_version < 6:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    response, asked = _named_once(asked, timely=request.timeout_ms > 0)
-    resolved = [(state, *_resolve(broker, state)) for state in asked]
+        requested = [DeleteTopicState(name=name) for name in request.topic_names]
+    response, requested = _named_once(requested, timely=request.timeout_ms > 0)
+    resolved = [(state, *_resolve(broker, state)) for state in requested]
     counts = Counter(name for _, name, _ in resolved if name is not None)
     mutations = _mutations(broker, ctx)
     answered: set[str] = set()
@@ -248,23 +250,23 @@ async def handle_delete_topics(
 
 
 def _named_once(
-    asked: list[DeleteTopicState], *, timely: bool
+    requested: list[DeleteTopicState], *, timely: bool
 ) -> tuple[DeleteTopicsResponse, list[DeleteTopicState]]:
     """A response that refuses names and ids that are in the request twice, and the remaining
     topics. A topic that is named by its name and by its id remains.
     """
     response = DeleteTopicsResponse()
-    counts = Counter((state.name, state.topic_id) for state in asked)
+    counts = Counter((state.name, state.topic_id) for state in requested)
     twice = [key for key, count in counts.items() if count > 1 and key != (None, ZERO_UUID)]
     if not timely or not twice:
-        return response, asked
+        return response, requested
     response.responses = [
         DeletableTopicResult(
             name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=TWICE
         )
         for name, topic_id in twice
     ]
-    return response, [state for state in asked if (state.name, state.topic_id) not in twice]
+    return response, [state for state in requested if (state.name, state.topic_id) not in twice]
 
 
 def _may_delete(broker: TopicParts, ctx: RequestContext, name: str) -> bool:
@@ -326,15 +328,15 @@ async def handle_create_partitions(
     response = CreatePartitionsResponse()
     mutations = _mutations(broker, ctx)
     growing = []
-    for asked in {topic.name: topic for topic in request.topics}.values():
-        result = CreatePartitionsTopicResult(name=asked.name, error_message=None)
+    for requested in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResult(name=requested.name, error_message=None)
         response.results.append(result)
         if request.timeout_ms <= 0:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        elif counts[asked.name] > 1:
+        elif counts[requested.name] > 1:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, TWICE
         else:
-            growing.append(_grow(broker, asked, result, request.validate_only, mutations))
+            growing.append(_grow(broker, requested, result, request.validate_only, mutations))
     await asyncio.gather(*growing)
     response.throttle_time_ms = _throttle(broker, ctx, mutations)
     return response
@@ -342,19 +344,19 @@ async def handle_create_partitions(
 
 async def _grow(
     broker: TopicParts,
-    asked: CreatePartitionsTopic,
+    requested: CreatePartitionsTopic,
     result: CreatePartitionsTopicResult,
     validate_only: bool,
     mutations: Mutations | None,
 ) -> None:
     assignments = None
-    if asked.assignments is not None:
-        assignments = [assignment.broker_ids for assignment in asked.assignments]
+    if requested.assignments is not None:
+        assignments = [assignment.broker_ids for assignment in requested.assignments]
     try:
-        new = NewPartitions(asked.name, asked.count, assignments, asked.may_shrink)
+        new = NewPartitions(requested.name, requested.count, assignments, requested.may_shrink)
         if mutations is not None:
             await broker.topics.add_partitions(new, validate_only=True)
-            added = asked.count - len(broker.image.topics[asked.name].partitions)
+            added = requested.count - len(broker.image.topics[requested.name].partitions)
             if not mutations.charge(max(added, 0)):
                 result.error_code, result.error_message = THROTTLED
                 return

@@ -70,10 +70,10 @@ async def _added_settled(
     broker: AddPartitionsParts, found: Found, ctx: RequestContext
 ) -> AddPartitionsToTxnResponse:
     coordinator = broker.transactions()
-    for number, (asked, codes) in enumerate(found, 1):
+    for number, (requested, codes) in enumerate(found, 1):
         if ErrorCode.NONE in codes:
             try:
-                await coordinator.settled(asked.transactional_id)
+                await coordinator.settled(requested.transactional_id)
             except KafkaError as error:
                 codes[:] = [error.code] * len(codes)
         if number % ROWS_BETWEEN == 0:
@@ -91,38 +91,38 @@ def _decide(
     coordinator = broker.transactions()
 
     def add(
-        asked: AddPartitionsToTxnTransaction,
+        requested: AddPartitionsToTxnTransaction,
     ) -> Work[tuple[AddPartitionsToTxnTransaction, Codes]]:
         version = TV_0 if ctx.api_version < FIRST_BROKER_VERSION else TV_2
         retired = RETIRED if ctx.extended else ErrorCode.POLICY_VIOLATION
-        return asked, (yield from _add(broker, coordinator, asked, version, retired))
+        return requested, (yield from _add(broker, coordinator, requested, version, retired))
 
     if ctx.api_version >= FIRST_BROKER_VERSION:
         return (yield from each_work(add, request.transactions))
-    asked = AddPartitionsToTxnTransaction(
+    requested = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    denied = yield from _denied(broker, asked, ctx)
+    denied = yield from _denied(broker, requested, ctx)
     if any(denied):
-        return [(asked, (yield from _none_added(denied)))]
-    return [(yield from add(asked))]
+        return [(requested, (yield from _none_added(denied)))]
+    return [(yield from add(requested))]
 
 
 def _add(
     broker: AddPartitionsParts,
     coordinator: TransactionCoordinator,
-    asked: AddPartitionsToTxnTransaction,
+    requested: AddPartitionsToTxnTransaction,
     client_version: int,
     retired: int,
 ) -> Work[Codes]:
     """The result for each partition. If one does not exist or no longer accepts records, none is
     added. ``retired`` is the error code for a partition that no longer accepts records.
     """
-    places = yield from _places(asked)
-    name, claim = asked.transactional_id, Claim(asked.producer_id, asked.producer_epoch)
+    places = yield from _places(requested)
+    name, claim = requested.transactional_id, Claim(requested.producer_id, requested.producer_epoch)
 
     def verify(place: TopicPartition) -> int:
         return coordinator.verify_partitions(name, claim, frozenset({place}))[place]
@@ -131,7 +131,7 @@ def _add(
         topic = broker.image.topics.get(place.topic)
         if topic is None or not 0 <= place.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic.takes_records(place.partition) or asked.verify_only:
+        if topic.takes_records(place.partition) or requested.verify_only:
             return ErrorCode.NONE
         return retired if verify(place) != ErrorCode.NONE else ErrorCode.NONE
 
@@ -139,7 +139,7 @@ def _add(
     if any(missing):
         return (yield from _none_added(missing))
 
-    if asked.verify_only:
+    if requested.verify_only:
         return (yield from each(verify, places))
     whole = frozenset(places)
     yield
@@ -147,9 +147,9 @@ def _add(
     return [code] * len(places)
 
 
-def _places(asked: AddPartitionsToTxnTransaction) -> Work[list[TopicPartition]]:
+def _places(requested: AddPartitionsToTxnTransaction) -> Work[list[TopicPartition]]:
     def listed() -> Iterator[TopicPartition]:
-        for topic in asked.topics:
+        for topic in requested.topics:
             for index in topic.partitions:
                 yield TopicPartition(topic.name, index)
 
@@ -162,14 +162,14 @@ def _none_added(problems: Codes) -> Work[Codes]:
 
 
 def _denied(
-    broker: AddPartitionsParts, asked: AddPartitionsToTxnTransaction, ctx: RequestContext
+    broker: AddPartitionsParts, requested: AddPartitionsToTxnTransaction, ctx: RequestContext
 ) -> Work[Codes]:
     """The errors if there are partitions that the client may not write to, with all other errors.
     Empty if it may write to all.
     """
     if broker.authorizer is None:
         return []
-    names = {topic.name for topic in asked.topics}
+    names = {topic.name for topic in requested.topics}
 
     def writable(name: str) -> bool:
         return allowed(broker, ctx, AclOperation.WRITE, AclResourceType.TOPIC, name)
@@ -185,7 +185,7 @@ def _denied(
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    return (yield from each(problem, (yield from _places(asked))))
+    return (yield from each(problem, (yield from _places(requested))))
 
 
 # ---- the answer ----
@@ -195,10 +195,10 @@ def _added(found: Found, version: int) -> Work[AddPartitionsToTxnResponse]:
     """The response in the form of its version."""
 
     def topics(
-        asked: AddPartitionsToTxnTransaction, codes: Codes
+        requested: AddPartitionsToTxnTransaction, codes: Codes
     ) -> Work[list[AddPartitionsToTxnTopicResult]]:
         left = iter(codes)
-        return (yield from each_work(lambda topic: _topic(topic, left, version), asked.topics))
+        return (yield from each_work(lambda topic: _topic(topic, left, version), requested.topics))
 
     def result(
         item: tuple[AddPartitionsToTxnTransaction, Codes],

@@ -134,11 +134,11 @@ async def handle_describe_producers(
 ) -> DescribeProducersResponse:
     """Return the producers of each partition's log, and where their open transactions begin."""
     response = DescribeProducersResponse()
-    for asked in request.topics:
-        topic = TopicResponse(name=asked.name)
+    for requested in request.topics:
+        topic = TopicResponse(name=requested.name)
         response.topics.append(topic)
-        problem = _name_problem(asked.name)
-        for count, index in enumerate(asked.partition_indexes, 1):
+        problem = _name_problem(requested.name)
+        for count, index in enumerate(requested.partition_indexes, 1):
             if problem is not None:
                 answer = PartitionResponse(
                     partition_index=index,
@@ -146,7 +146,7 @@ async def handle_describe_producers(
                     error_message=problem,
                 )
             else:
-                answer = _producers(broker, TopicPartition(asked.name, index))
+                answer = _producers(broker, TopicPartition(requested.name, index))
             topic.partitions.append(answer)
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -199,11 +199,11 @@ async def handle_write_txn_markers(
     for marker in request.markers:
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
-        for asked in marker.topics:
-            topic = WritableTxnMarkerTopicResult(name=asked.name)
+        for requested in marker.topics:
+            topic = WritableTxnMarkerTopicResult(name=requested.name)
             result.topics.append(topic)
-            for index in asked.partition_indexes:
-                place = TopicPartition(asked.name, index)
+            for index in requested.partition_indexes:
+                place = TopicPartition(requested.name, index)
                 code = markers.write(
                     place,
                     (marker.producer_id, marker.producer_epoch),

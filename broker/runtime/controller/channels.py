@@ -294,7 +294,7 @@ class ChannelOwner(Protocol):
         """Called when a broker cannot open replicas."""
 
     def logs_ended(
-        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, requested: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         """Called when a broker has reported where logs end."""
 
@@ -445,8 +445,8 @@ class Channels:
         """For each live broker, or each live one of ``nodes``, a future that is done when it has
         answered everything so far.
         """
-        asked = self._channels.keys() if nodes is None else nodes
-        return list(self.when_answered_by(asked).values())
+        requested = self._channels.keys() if nodes is None else nodes
+        return list(self.when_answered_by(requested).values())
 
     def when_answered_by(self, nodes: Iterable[int]) -> dict[int, asyncio.Future[None]]:
         """The same futures by broker id, for the live ones of these brokers."""

@@ -112,10 +112,10 @@ class Controller(Decisions):
             self.spawn(self.shrinking.finish, contraction.topic.name)
 
     def logs_ended(
-        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, requested: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         """A broker has answered where logs end."""
-        self.doubts.on_roles(broker, asked, response)
+        self.doubts.on_roles(broker, requested, response)
 
     def read_anew(self) -> None:
         """Read the store again, since its state is not known. The task that follows the brokers
@@ -257,11 +257,11 @@ class Controller(Decisions):
         answers: list[tuple[AlteredTopic, str, AlteredPartition]] = []
         changes: list[PartitionChange] = []
         response = AlterPartitionResponse()
-        for asked in request.topics:
-            altered = AlteredTopic(topic_id=asked.topic_id)
+        for requested in request.topics:
+            altered = AlteredTopic(topic_id=requested.topic_id)
             response.topics.append(altered)
-            topic = self.state.image.topic_by_id(asked.topic_id)
-            for row in asked.partitions:
+            topic = self.state.image.topic_by_id(requested.topic_id)
+            for row in requested.partitions:
                 answer = AlteredPartition(partition_index=row.partition_index)
                 altered.partitions.append(answer)
                 if topic is None:
@@ -371,20 +371,22 @@ class Controller(Decisions):
 
     async def alter_reassignments(
         self,
-        asked: Sequence[tuple[TopicPartition, Sequence[int] | None]],
+        requested: Sequence[tuple[TopicPartition, Sequence[int] | None]],
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
         """Begin reassignments, or cancel unfinished ones (None). Returns for each partition None,
         or why it was refused. Raises KafkaError.
         """
-        return await self.moves.alter_reassignments(asked, allow_factor_change=allow_factor_change)
+        return await self.moves.alter_reassignments(
+            requested, allow_factor_change=allow_factor_change
+        )
 
     async def list_reassignments(
-        self, asked: Sequence[TopicPartition] | None = None
+        self, requested: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
         """Unfinished reassignments, of these partitions or of all. Raises KafkaError."""
-        return await self.moves.list_reassignments(asked)
+        return await self.moves.list_reassignments(requested)
 
 
 def _proposal(row: IsrPartition) -> events.Proposal:

@@ -372,7 +372,7 @@ class Decisions(ABC):
 
     @abstractmethod
     def logs_ended(
-        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, requested: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         """Called when a broker has reported where logs end."""
 

@@ -38,10 +38,10 @@ class ControllerDoubts:
         """Whether new partition epochs are above those that were given out before the restore."""
 
     def on_roles(
-        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, requested: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         """Apply a broker's report of where logs end."""
-        self._controller.spawn(self._controller.in_the_end, self._take, broker, asked, response)
+        self._controller.spawn(self._controller.in_the_end, self._take, broker, requested, response)
 
     async def forget(self) -> None:
         """Drop the reports about partitions that are deleted or have a leader."""
@@ -53,11 +53,11 @@ class ControllerDoubts:
             await slices.breathe()
 
     async def _take(
-        self, broker: BrokerImage, asked: Sequence[LeaderAndIsrTopic], response: Any
+        self, broker: BrokerImage, requested: Sequence[LeaderAndIsrTopic], response: Any
     ) -> None:
         changes = []
         slices = Slices()
-        for tp, end in _ends_in(asked, response):
+        for tp, end in _ends_in(requested, response):
             change = self._decide(broker, tp, end)
             if change is not None:
                 changes.append(change)
@@ -126,12 +126,12 @@ class ControllerDoubts:
 
 
 def _ends_in(
-    asked: Sequence[LeaderAndIsrTopic], response: Any
+    requested: Sequence[LeaderAndIsrTopic], response: Any
 ) -> Iterator[tuple[PartitionKey, LogEnd]]:
     """Where logs end by a response: of partitions without a leader, and of logs with later leader
     epochs than their roles.
     """
-    topics = {topic.topic_id: topic for topic in asked}
+    topics = {topic.topic_id: topic for topic in requested}
     for topic in response.topics:
         found = [row for row in topic.partition_errors if row.log_end_offset >= 0]
         sent = topics.get(topic.topic_id)

@@ -69,12 +69,12 @@ class ControllerMoves:
         await self._controller.commit(events.raise_epochs(self._controller.state, wanted))
 
     async def _elect(
-        self, election_type: int, asked: Sequence[TopicPartition] | None
+        self, election_type: int, requested: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, Refusal | None]:
         controller = self._controller
         state = controller.state
         unclean = election_type == UNCLEAN
-        places = asked
+        places = requested
         if places is None:
             places = [TopicPartition(name, index) for name, index, _ in state.partitions()]
         changes = events.elect(state, places, unclean=unclean)
@@ -85,7 +85,7 @@ class ControllerMoves:
                 answers[place] = None
                 continue
             refusal = refuse_election(state.image, place.topic, place.partition, election_type)
-            if asked is not None or refusal.code != ErrorCode.ELECTION_NOT_NEEDED:
+            if requested is not None or refusal.code != ErrorCode.ELECTION_NOT_NEEDED:
                 answers[place] = refusal
         await controller.commit(changes)
         return answers
@@ -109,23 +109,23 @@ class ControllerMoves:
 
     async def alter_reassignments(
         self,
-        asked: Sequence[tuple[TopicPartition, Sequence[int] | None]],
+        requested: Sequence[tuple[TopicPartition, Sequence[int] | None]],
         *,
         allow_factor_change: bool = True,
     ) -> dict[TopicPartition, Refusal | None]:
         """Begin reassignments, or cancel unfinished ones (None). Returns for each partition None,
         or why it was refused. Raises KafkaError.
         """
-        return await self._controller.exclusively(self._alter, asked, allow_factor_change)
+        return await self._controller.exclusively(self._alter, requested, allow_factor_change)
 
     async def _alter(
         self,
-        asked: Sequence[tuple[TopicPartition, Sequence[int] | None]],
+        requested: Sequence[tuple[TopicPartition, Sequence[int] | None]],
         allow_factor_change: bool,
     ) -> dict[TopicPartition, Refusal | None]:
         answers: dict[TopicPartition, Refusal | None] = {}
         changes: list[PartitionChange] = []
-        for place, target in asked:
+        for place, target in requested:
             decided = self._move(place, target, allow_factor_change)
             if isinstance(decided, PartitionChange):
                 changes.append(decided)
@@ -161,14 +161,14 @@ class ControllerMoves:
         return events.move(state, name, index, new)
 
     async def list_reassignments(
-        self, asked: Sequence[TopicPartition] | None = None
+        self, requested: Sequence[TopicPartition] | None = None
     ) -> list[Ongoing]:
         """Unfinished reassignments, of these partitions or of all. Raises KafkaError."""
-        return await self._controller.exclusively(self._list, asked)
+        return await self._controller.exclusively(self._list, requested)
 
-    async def _list(self, asked: Sequence[TopicPartition] | None) -> list[Ongoing]:
+    async def _list(self, requested: Sequence[TopicPartition] | None) -> list[Ongoing]:
         state = self._controller.state
-        wanted = None if asked is None else set(asked)
+        wanted = None if requested is None else set(requested)
 
         def seen(place: TopicPartition, partition: PartitionImage) -> bool:
             return steps.in_progress(partition) and (wanted is None or place in wanted)

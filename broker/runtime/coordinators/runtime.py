@@ -262,8 +262,8 @@ class Coordinator(Generic[P]):
         await self._make_topic()
         leader = self.known_leader(name)
         if leader == self.topic.node.node_id:
-            asked = self._by_index.get(partition_of(name, self.count))
-            await self._wait_for(self.topic.awaited(self.partitions, asked))
+            requested = self._by_index.get(partition_of(name, self.count))
+            await self._wait_for(self.topic.awaited(self.partitions, requested))
         return leader
 
     def known_leader(self, name: str) -> int:

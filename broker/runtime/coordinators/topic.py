@@ -75,7 +75,7 @@ class CoordinatorTopic(ABC):
         """
 
     @abstractmethod
-    def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
+    def awaited(self, served: Collection[P], requested: P | None) -> Collection[P]:
         """The partitions, of those that this broker serves, that FindCoordinator waits for."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class StandaloneTopic(CoordinatorTopic):
         """Also True if the topic was created after the coordinator has started."""
         return not served or self.name not in self.image.topics
 
-    def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
+    def awaited(self, served: Collection[P], requested: P | None) -> Collection[P]:
         """All: no other broker serves any."""
         return served
 
@@ -186,9 +186,9 @@ class ClusterTopic(CoordinatorTopic):
         """Whether the topic does not exist. Other brokers may serve all of its partitions."""
         return self.name not in self.image.topics
 
-    def awaited(self, served: Collection[P], asked: P | None) -> Collection[P]:
+    def awaited(self, served: Collection[P], requested: P | None) -> Collection[P]:
         """The requested partition, if this broker serves it."""
-        return [] if asked is None else [asked]
+        return [] if requested is None else [requested]
 
     def is_default(self, setting: str) -> bool:
         """Whether the setting is not configured."""

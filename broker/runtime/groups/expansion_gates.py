@@ -225,7 +225,7 @@ class ExpansionGates:
                     by_leader[image.leader][index] = epoch
         found: dict[tuple[int, int], int] = {}
         for leader, epochs in by_leader.items():
-            asked = [
+            requested = [
                 OffsetForLeaderPartition(
                     partition=i,
                     leader_epoch=e,
@@ -236,7 +236,7 @@ class ExpansionGates:
             ]
             request = OffsetForLeaderEpochRequest(
                 replica_id=DEBUGGING_CONSUMER,
-                topics=[OffsetForLeaderTopic(topic=name, partitions=asked)],
+                topics=[OffsetForLeaderTopic(topic=name, partitions=requested)],
             )
             try:
                 answer = await self._peers().ask(leader, request, ASK_S)

@@ -162,13 +162,13 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         await partition.settled()
 
     async def behind(
-        self, name: str, topic_id: UUID, asked: Retirement
+        self, name: str, topic_id: UUID, requested: Retirement
     ) -> tuple[list[int], list[str]]:
         """The partitions that this broker serves, and the groups in them that read remaining
         partitions of a contraction and have not committed the retired ones to their end. Raises
         KafkaError if this is not known yet.
         """
-        self._shrinking(name, topic_id, asked)
+        self._shrinking(name, topic_id, requested)
         await self._gates().refresh()
         behind: list[str] = []
         async with self._turn():
@@ -176,7 +176,7 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             views = []
             for partition in served:
                 partition.check()
-                topic = self._shrinking(name, topic_id, asked)
+                topic = self._shrinking(name, topic_id, requested)
                 look = partial(groups_behind, image=self.topic.image, topic=topic)
                 views.append(partition.view(look))
         for partition, view in zip(served, views, strict=True):
@@ -184,10 +184,10 @@ class GroupCoordinator(Coordinator[GroupPartition]):
             await partition.settled()
         return [partition.place.partition for partition in served], behind
 
-    def _shrinking(self, name: str, topic_id: UUID, asked: Retirement) -> TopicImage:
+    def _shrinking(self, name: str, topic_id: UUID, requested: Retirement) -> TopicImage:
         """The topic, if this broker knows of its contraction. Otherwise raises KafkaError."""
         topic = self.topic.image.topics.get(name)
-        if topic is None or topic.topic_id != topic_id or not asked.is_same(topic.retirement):
+        if topic is None or topic.topic_id != topic_id or not requested.is_same(topic.retirement):
             raise error_for(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known to be shrinking"
             )
@@ -235,21 +235,25 @@ class GroupCoordinator(Coordinator[GroupPartition]):
         return self._node.now_ms()
 
     def context(
-        self, group_id: str, token: Token = None, asked: Requester | None = None, new_id: str = ""
+        self,
+        group_id: str,
+        token: Token = None,
+        requested: Requester | None = None,
+        new_id: str = "",
     ) -> GroupContext:
         """What a shard needs to know about its environment to decide about one group."""
         configs, image = self._configs.group(group_id), self.topic.image
-        if asked is None:
+        if requested is None:
             return GroupContext(self._node.now_ms(), new_id, configs, token, image=image)
         return GroupContext(
             self._node.now_ms(),
             new_id,
             configs,
             token,
-            asked.api_version,
-            asked.client_id or "",
-            f"/{asked.client_host}",
-            asked.extended,
+            requested.api_version,
+            requested.client_id or "",
+            f"/{requested.client_host}",
+            requested.extended,
             image,
         )
 

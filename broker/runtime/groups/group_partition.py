@@ -103,7 +103,11 @@ class PartitionHost(Protocol):
     """Whether a producer's transaction has got a marker on a partition since it was verified."""
 
     def context(
-        self, group_id: str, token: Token = None, asked: Requester | None = None, new_id: str = ""
+        self,
+        group_id: str,
+        token: Token = None,
+        requested: Requester | None = None,
+        new_id: str = "",
     ) -> GroupContext:
         """What a shard may know about its environment, for one group."""
 
@@ -177,37 +181,37 @@ class GroupPartition(CoordinatorPartition):
         self.shard.replay(replayed, record_offset=record.offset, producer_id=producer_id)
         return None
 
-    def answer(self, request: Message, asked: Requester) -> Message | ResponseFuture:
+    def answer(self, request: Message, requested: Requester) -> Message | ResponseFuture:
         """Decide and append. Returns the response, or a late one if earlier steps are not done, the
         group is not ready, or followers or the disk do not have the records yet. Raises KafkaError.
         """
         self.check()
         late = ResponseFuture()
         if self._line.is_free:
-            if (answer := self._answer_quickly(request, asked, late)) is not None:
+            if (answer := self._answer_quickly(request, requested, late)) is not None:
                 return answer
-            step = self._line.begin(self._answer(request, asked, late))
+            step = self._line.begin(self._answer(request, requested, late))
             if step.done:
                 return step.result()
         else:
-            step = self._line.begin(self._answer_in_line(request, asked, late))
+            step = self._line.begin(self._answer_in_line(request, requested, late))
         step.when_done(partial(_pass_on, late))
         return late
 
     def _answer_in_line(
-        self, request: Message, asked: Requester, late: ResponseFuture
+        self, request: Message, requested: Requester, late: ResponseFuture
     ) -> Work[Message | ResponseFuture]:
         self.check()
-        answer = self._answer_quickly(request, asked, late)
-        return (yield from self._answer(request, asked, late)) if answer is None else answer
+        answer = self._answer_quickly(request, requested, late)
+        return (yield from self._answer(request, requested, late)) if answer is None else answer
 
     def _answer_quickly(
-        self, request: Message, asked: Requester, late: ResponseFuture
+        self, request: Message, requested: Requester, late: ResponseFuture
     ) -> Message | ResponseFuture | None:
         """The response, ``late`` if the request is parked, or None if it needs a step."""
         if type(request).__name__ not in QUICK:
             return None
-        result = self.shard.quick(request, self._context(request, asked, late))
+        result = self.shard.quick(request, self._context(request, requested, late))
         if result is None:
             return None
         if result.edit is not None:
@@ -220,18 +224,20 @@ class GroupPartition(CoordinatorPartition):
         return late if result.response is None else self._committed(result.response)
 
     def _answer(
-        self, request: Message, asked: Requester, late: ResponseFuture
+        self, request: Message, requested: Requester, late: ResponseFuture
     ) -> Work[Message | ResponseFuture]:
         self.check()  # it may have waited for earlier steps
-        result = yield from self.shard.decide(request, self._context(request, asked, late))
+        result = yield from self.shard.decide(request, self._context(request, requested, late))
         yield from self._take(result)
         if result.refused:
             self._coordinator.commits_refused.update(result.refused)
         return late if result.response is None else self._committed(result.response)
 
-    def _context(self, request: Message, asked: Requester, late: ResponseFuture) -> GroupContext:
+    def _context(
+        self, request: Message, requested: Requester, late: ResponseFuture
+    ) -> GroupContext:
         new_id = "" if getattr(request, "member_id", None) else str(uuid4())
-        return self._coordinator.context(group_id_of(request), late, asked, new_id)
+        return self._coordinator.context(group_id_of(request), late, requested, new_id)
 
     def _committed(self, response: Message) -> Message | ResponseFuture:
         """The response, at once if it can't be lost any more."""

@@ -68,8 +68,10 @@ class PartitionEnds:
     ) -> dict[TopicPartition, int]:
         topics: dict[str, ListOffsetsTopic] = {}
         for topic, index in places:
-            asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-            asked.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
+            requested = topics.setdefault(topic, ListOffsetsTopic(name=topic))
+            requested.partitions.append(
+                ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+            )
         request = ListOffsetsRequest(replica_id=CONSUMER, topics=list(topics.values()))
         try:
             response: ListOffsetsResponse = await self._peers().ask(node_id, request, TIMEOUT_S)

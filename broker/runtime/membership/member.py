@@ -158,13 +158,13 @@ class ClusterMember:
         if self._next_controller is None:
             self._next_controller = self._node.loop.create_future()
         changed = self._next_controller
-        asked = asyncio.ensure_future(self._peers().ask(self.controller_id, request, timeout_s))
+        requested = asyncio.ensure_future(self._peers().ask(self.controller_id, request, timeout_s))
         try:
-            await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return asked.result()
+            await asyncio.wait({requested, changed}, return_when=asyncio.FIRST_COMPLETED)
+            if requested.done():
+                return requested.result()
         finally:
-            asked.cancel()
+            requested.cancel()
         raise NetworkError(f"broker {self.controller_id} has become the controller in the meantime")
 
     def _know_controller(self, node_id: int, epoch: int) -> None:

@@ -68,7 +68,7 @@ class DynamicConfigs:
         self.topic_defaults: Sequence[tuple[str, str, int]] | None = None
         self.topic_default_rows: Mapping[str, Any] | None = None
         """Cached rows of DescribeConfigs for topics' defaults; None after a change."""
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._store = store
         self._run_blocking = run_blocking
         self._report = report
@@ -187,10 +187,10 @@ class DynamicConfigs:
         _replace(self.subscriptions, name, configs)
         self.subscriptions_version += 1
 
-    def say_if_without_effect(self, name: str, documentation: str) -> None:
+    def warn_if_without_effect(self, name: str, documentation: str) -> None:
         """Report to the operator, once for each name, that a setting has no effect."""
-        if documentation.startswith("No effect here") and name not in self._said:
-            self._said.add(name)
+        if documentation.startswith("No effect here") and name not in self._reported:
+            self._reported.add(name)
             self._report(f"{name} was set. {documentation}")
 
     def _note(self, changed: frozenset[str]) -> None:

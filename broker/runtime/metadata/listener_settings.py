@@ -37,19 +37,19 @@ class ListenerSettings:
         names: Iterable[str],
         *,
         own: bool = False,
-        asked: Mapping[str, str] | None = None,
+        requested: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """The named settings. ``own``: only settings with the listener's prefix; a name without one
         is None. The same applies to a name with a mechanism's prefix (``plain.sasl.jaas.config``).
-        ``asked``: dynamic settings that are checked before they are set.
+        ``requested``: dynamic settings that are checked before they are set.
 
         Raises ConfigError for an invalid dynamic setting.
         """
         dynamic: Mapping[str, str] = {}
         shared: Mapping[str, str] = {}
         configs = self._configs()
-        if asked is not None:
-            dynamic = asked
+        if requested is not None:
+            dynamic = requested
         elif configs is not None:
             dynamic = configs.brokers.get(self._node_id, {})
             shared = configs.cluster
@@ -62,7 +62,7 @@ class ListenerSettings:
             if text is not None:
                 value = BROKER_CONFIGS[base].parse(text, "dynamic")
             if value is None and base == name and not own:
-                given = None if asked is None else asked.get(name)
+                given = None if requested is None else requested.get(name)
                 value = self._config[name]
                 if given is not None:
                     value = BROKER_CONFIGS[name].parse(given, "dynamic")

@@ -202,7 +202,7 @@ class Peers:
                     callback(node.node_id)
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     """An unanswered request; its sender may have given up."""
 
     correlation_id: int
@@ -231,7 +231,7 @@ class _Channel:
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ending: _Link | None = None  # no more requests are sent on it
-        self._unsent: list[_Asked] = []  # while there is no connection
+        self._unsent: list[_Requested] = []  # while there is no connection
         self._last_id = -1
         self._failures = 0
         self._retry_at = 0.0
@@ -248,19 +248,19 @@ class _Channel:
         """
         if self._closed:
             raise NetworkError(f"the connection to {self._name} was abandoned")
-        asked = _Asked(correlation_id, frame, self._loop.create_future())
+        requested = _Requested(correlation_id, frame, self._loop.create_future())
         if self._link is not None:
-            self._link.send(asked)
+            self._link.send(requested)
         else:
-            self._unsent.append(asked)
+            self._unsent.append(requested)
             self._make()
         try:
             async with asyncio.timeout(timeout_s):
-                return await asked.answer
+                return await requested.answer
         except TimeoutError:
             sentence = f"{self._name} has not answered within {timeout_s:g} s"
             for link in filter(None, (self._link, self._ending)):
-                if link.awaits(asked):
+                if link.awaits(requested):
                     link.drop(sentence)  # later requests would wait for it
             raise RequestTimedOutError(sentence) from None
 
@@ -311,9 +311,9 @@ class _Channel:
         self._link = link
         self._greet(link)
         unsent, self._unsent = self._unsent, []
-        for asked in unsent:
-            if not asked.answer.done():
-                link.send(asked)
+        for requested in unsent:
+            if not requested.answer.done():
+                link.send(requested)
         if usable_s is not None:
             self._loop.call_later(usable_s, self._retire, link)
 
@@ -324,7 +324,7 @@ class _Channel:
         if self._hello is None:
             return
         number = self.next_id()
-        hello = _Asked(number, self._hello(number), self._loop.create_future())
+        hello = _Requested(number, self._hello(number), self._loop.create_future())
         hello.answer.cancel()
         link.send(hello)
 
@@ -360,18 +360,18 @@ class _Link(asyncio.Protocol):
         self._name = name
         self._on_lost = on_lost
         self._transport: Any = None
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[_Requested] = deque()
         self._last_words: str | None = None
         self._splitter = FrameSplitter(MAX_FRAME_BYTES)
 
-    def send(self, asked: _Asked) -> None:
+    def send(self, requested: _Requested) -> None:
         """Send a request. Its response follows those of earlier requests."""
-        self._waiting.append(asked)
-        self._transport.write(asked.frame)
+        self._waiting.append(requested)
+        self._transport.write(requested.frame)
 
-    def awaits(self, asked: _Asked) -> bool:
+    def awaits(self, requested: _Requested) -> bool:
         """Whether the request has no response yet."""
-        return any(each is asked for each in self._waiting)
+        return any(each is requested for each in self._waiting)
 
     def end_when_answered(self, reason: str) -> None:
         """Close the connection when all its requests are answered."""
@@ -407,12 +407,12 @@ class _Link(asyncio.Protocol):
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
             raise ProtocolError("no request was sent")
-        asked = self._waiting.popleft()
-        if frame[:4] != asked.correlation_id.to_bytes(4, "big"):
-            self._waiting.appendleft(asked)
-            raise ProtocolError(f"request {asked.correlation_id} should be answered next")
-        if not asked.answer.done():
-            asked.answer.set_result(frame)
+        requested = self._waiting.popleft()
+        if frame[:4] != requested.correlation_id.to_bytes(4, "big"):
+            self._waiting.appendleft(requested)
+            raise ProtocolError(f"request {requested.correlation_id} should be answered next")
+        if not requested.answer.done():
+            requested.answer.set_result(frame)
         if self._last_words is not None and not self._waiting:
             self.drop(self._last_words)
 
@@ -425,8 +425,8 @@ class _Link(asyncio.Protocol):
         _fail(waiting, reason)
 
 
-def _fail(asked: Iterable[_Asked], reason: str, cause: OSError | None = None) -> None:
-    for each in asked:
+def _fail(requested: Iterable[_Requested], reason: str, cause: OSError | None = None) -> None:
+    for each in requested:
         if not each.answer.done():
             problem = NetworkError(reason)
             problem.__cause__ = cause

@@ -354,12 +354,12 @@ class Fetchers:
 
     async def _ask_offset(self, fetcher: ReplicaFetcher, followed: Followed, timestamp: int) -> int:
         """The first or the last offset of the leader's log. Raises KafkaError."""
-        asked = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=followed.key.partition,
             current_leader_epoch=followed.leader_epoch,
             timestamp=timestamp,
         )
-        topic = ListOffsetsTopic(name=followed.key.topic, partitions=[asked])
+        topic = ListOffsetsTopic(name=followed.key.topic, partitions=[requested])
         request = ListOffsetsRequest(replica_id=self._node.node_id, topics=[topic])
         response = await self._peers().ask(fetcher.leader_id, request, ASK_TIMEOUT_S)
         [answer] = response.topics[0].partitions

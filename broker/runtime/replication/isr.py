@@ -147,7 +147,7 @@ class IsrChanges:
         membership = self._membership
         if membership.controller_id < 0:
             return True
-        asked = {(each.entry.topic_id, each.index): (each, each.proposed_isr) for each in batch}
+        requested = {(each.entry.topic_id, each.index): (each, each.proposed_isr) for each in batch}
         request = self._request(batch, membership.broker_epoch)
         try:
             if membership.controller is not None:
@@ -164,10 +164,10 @@ class IsrChanges:
             return True
         again = False
         for topic_id, row in _rows(response):
-            partition, isr = asked.pop((topic_id.bytes, row.partition_index), (None, None))
+            partition, isr = requested.pop((topic_id.bytes, row.partition_index), (None, None))
             if partition is not None and partition.proposed_isr is isr:
                 again |= self._decided(partition, row)
-        return again or bool(asked)
+        return again or bool(requested)
 
     def _decided(self, partition: Partition, row: AlteredPartition) -> bool:
         """Apply the result of a proposal. Returns whether the proposal must be sent again."""

@@ -374,13 +374,13 @@ class SegmentRepairs:
         found = bytearray()
         offset = first_offset
         while offset < next_offset and len(found) <= most_bytes:
-            asked = FetchPartition(
+            requested = FetchPartition(
                 partition=place.partition,
                 current_leader_epoch=known.leader_epoch,
                 fetch_offset=offset,
                 partition_max_bytes=PIECE_BYTES,
             )
-            topic = FetchTopic(topic_id=damaged.topic_id or ZERO_UUID, partitions=[asked])
+            topic = FetchTopic(topic_id=damaged.topic_id or ZERO_UUID, partitions=[requested])
             request = FetchRequest(max_bytes=PIECE_BYTES, topics=[topic])
             response = await self._peers().ask(source, request, ASK_TIMEOUT_S)
             if response.error_code != ErrorCode.NONE or not response.responses:

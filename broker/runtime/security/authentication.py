@@ -112,10 +112,10 @@ class Authentications:
         for listener in self.listeners.values():
             listener.refresh()
         anyone = next(iter(self.listeners.values()))
-        asked = {claim for session in self._sessions.values() for claim in session.claims()}
+        requested = {claim for session in self._sessions.values() for claim in session.claims()}
 
         def read() -> dict[tuple[str, Claim], bytes | None]:
-            return {claim: anyone.stored_key(*claim) for claim in asked}
+            return {claim: anyone.stored_key(*claim) for claim in requested}
 
         now = await self._node.run_blocking(read)
         for connection, session in list(self._sessions.items()):

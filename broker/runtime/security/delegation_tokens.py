@@ -114,12 +114,12 @@ class DelegationTokens:
         owner: Principal,
         requester: Principal,
         renewers: Sequence[Principal],
-        asked_ms: int,
+        requested_ms: int,
     ) -> DelegationToken | TokenRefusal:
         """Store a new token. Raises StoreError."""
         token_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         token = new_token(
-            token_id, owner, requester, renewers, self._node.now_ms(), asked_ms, self._lifetimes
+            token_id, owner, requester, renewers, self._node.now_ms(), requested_ms, self._lifetimes
         )
         if isinstance(token, TokenRefusal):
             return token
@@ -133,23 +133,25 @@ class DelegationTokens:
         return token
 
     async def renew(
-        self, hmac: bytes, principal: Principal, asked_ms: int
+        self, hmac: bytes, principal: Principal, requested_ms: int
     ) -> DelegationToken | TokenRefusal:
         """Extend a token's expiry time. Raises StoreError."""
         now_ms = self._node.now_ms()
         return await self._change(
-            hmac, lambda token: renew(token, principal, now_ms, asked_ms, self._lifetimes)
+            hmac, lambda token: renew(token, principal, now_ms, requested_ms, self._lifetimes)
         )
 
     async def expire(
-        self, hmac: bytes, principal: Principal, asked_ms: int
+        self, hmac: bytes, principal: Principal, requested_ms: int
     ) -> DelegationToken | TokenRefusal:
-        """Set a token's expiry time, or delete it if ``asked_ms`` is negative. Raises
+        """Set a token's expiry time, or delete it if ``requested_ms`` is negative. Raises
         StoreError.
         """
         now_ms = self._node.now_ms()
         return await self._change(
-            hmac, lambda token: expire(token, principal, now_ms, asked_ms), removes=asked_ms < 0
+            hmac,
+            lambda token: expire(token, principal, now_ms, requested_ms),
+            removes=requested_ms < 0,
         )
 
     async def _change(

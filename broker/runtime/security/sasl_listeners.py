@@ -99,11 +99,11 @@ class SaslListener:
             self._settings = before
             self._node.report(f"listener {self.name} keeps its previous settings: {problem}")
 
-    def check(self, asked: Mapping[str, str]) -> None:
+    def check(self, requested: Mapping[str, str]) -> None:
         """Check that the listener would be valid with these dynamic settings of this broker. Raises
         ConfigError.
         """
-        before, self._settings = self._settings, self._read(asked)
+        before, self._settings = self._settings, self._read(requested)
         try:
             _, tokens = self._made()
         finally:
@@ -161,10 +161,10 @@ class SaslListener:
 
     # ---- settings ----
 
-    def _read(self, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    def _read(self, requested: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         names = [*LISTENER_SASL, REAUTH]
         names += [f"{each.lower()}.{base}" for each in MECHANISMS for base in OF_MECHANISM]
-        return self._of_listeners.of(self.name, names, asked=asked)
+        return self._of_listeners.of(self.name, names, requested=requested)
 
     def _of_mechanism(self, mechanism: str, name: str) -> Any:
         own = self._settings.get(f"{mechanism.lower()}.{name}")

@@ -132,15 +132,15 @@ class Security:
             self._node, self.unauthenticated, context, factory, sockets, failed, listener
         )
 
-    def check(self, asked: Mapping[str, str]) -> None:
+    def check(self, requested: Mapping[str, str]) -> None:
         """Check that the listeners would be valid with these dynamic settings of this broker.
         Raises ConfigError.
         """
         if self.tls is not None:
-            self.tls.check(asked)
+            self.tls.check(requested)
         if self.sasl is not None:
             for listener in self.sasl.listeners.values():
-                listener.check(asked)
+                listener.check(requested)
 
     def users_changed(self) -> None:
         """Called when settings of users or of this broker have changed: closes the connections of

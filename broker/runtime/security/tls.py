@@ -66,11 +66,11 @@ class BrokerTls:
             self._refresh()
         return self._servers[listener]
 
-    def check(self, asked: Mapping[str, str]) -> None:
+    def check(self, requested: Mapping[str, str]) -> None:
         """Check that the contexts would be valid with these dynamic settings of this broker. Raises
         ConfigError.
         """
-        self._make(asked)
+        self._make(requested)
 
     def name_by_certificate(self, connection: Connection) -> str | None:
         """Set a connection's principal from its certificate. Returns the reason if it is
@@ -92,25 +92,29 @@ class BrokerTls:
         return None
 
     def _make(
-        self, asked: Mapping[str, str] | None = None
+        self, requested: Mapping[str, str] | None = None
     ) -> tuple[dict[str, ssl.SSLContext], ssl.SSLContext | None, dict[str, MappingRules]]:
-        """Create all contexts, and the name rules of listeners that use certificates. ``asked`` is
-        as in ListenerSettings. Raises ConfigError.
+        """Create all contexts, and the name rules of listeners that use certificates. ``requested``
+        is as in ListenerSettings. Raises ConfigError.
         """
-        made = {name: server_context(self._settings(name, asked)) for name in self.names}
+        made = {name: server_context(self._settings(name, requested)) for name in self.names}
         peer = None
         if self._peer_listener.tls:
-            peer = client_context(self._settings(self._peer_listener.name, asked))
+            peer = client_context(self._settings(self._peer_listener.name, requested))
         rules = {
-            each.name: MappingRules(self._settings(each.name, asked)["ssl.principal.mapping.rules"])
+            each.name: MappingRules(
+                self._settings(each.name, requested)["ssl.principal.mapping.rules"]
+            )
             for each in self._config.listeners
             if each.protocol == "SSL"
         }
         return made, peer, rules
 
-    def _settings(self, listener: str, asked: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        found = self._of_listeners.of(listener, LISTENER_SSL, asked=asked)
-        own = self._of_listeners.of(listener, (CLIENT_AUTH,), own=True, asked=asked)
+    def _settings(
+        self, listener: str, requested: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        found = self._of_listeners.of(listener, LISTENER_SSL, requested=requested)
+        own = self._of_listeners.of(listener, (CLIENT_AUTH,), own=True, requested=requested)
         if listener in self._with_sasl and own[CLIENT_AUTH] is None:
             found[CLIENT_AUTH] = "none"  # as in Kafka, if clients authenticate in another way
         return found

@@ -200,19 +200,19 @@ class SharePartitionManager:
         """Acquire records of partitions for a member, and wait if there are none. The result has
         only partitions with records or errors.
         """
-        asked, began_us = list(places), now_us()
-        answer = await self._fetch(session, asked, limits)
+        requested, began_us = list(places), now_us()
+        answer = await self._fetch(session, requested, limits)
         acquired = sum(row.acquired is not None for row in answer.values())
-        self.figures.fetched(session.group_id, len(asked), acquired, now_us() - began_us)
+        self.figures.fetched(session.group_id, len(requested), acquired, now_us() - began_us)
         failed = {place.topic_id for place, row in answer.items() if row.error_code}
-        for topic_id in {place.topic_id for place in asked}:
+        for topic_id in {place.topic_id for place in requested}:
             self.figures.topic_fetched(topic_id, failed=topic_id in failed)
         return answer
 
     async def _fetch(
         self,
         session: ShareSession[Connection | None],
-        asked: Sequence[TopicIdPartition],
+        requested: Sequence[TopicIdPartition],
         limits: FetchLimits,
     ) -> dict[TopicIdPartition, Fetched]:
         loop = self._node.loop
@@ -220,38 +220,38 @@ class SharePartitionManager:
         if limits.max_records <= 0 or limits.batch_size <= 0:
             return {}
         waiter: asyncio.Future[bool] | None = None
-        asked_of: list[SharePartition] = []
+        requested_of: list[SharePartition] = []
         try:
             while self.sessions.get(session.group_id, session.member_id) is session:
                 errors: dict[TopicIdPartition, Fetched] = {}
-                opened = self._opened(session.group_id, asked)
+                opened = self._opened(session.group_id, requested)
                 if opened is None:
                     if waiter is not None:  # another one may acquire them during the reads
-                        _end_waits(waiter, asked_of)
-                    opened, errors = await self._open_all(session.group_id, asked)
+                        _end_waits(waiter, requested_of)
+                    opened, errors = await self._open_all(session.group_id, requested)
                 last = loop.time() >= ends
                 answer = await self._acquire(session, opened, limits, waiter, patient=not last)
                 if answer or errors or last or not opened:
                     self.figures.expired += waiter is not None and not (answer or errors)
                     return errors | answer
                 if waiter is not None:
-                    _end_waits(waiter, asked_of)
-                waiter, asked_of = loop.create_future(), list(opened.values())
-                for found in asked_of:
+                    _end_waits(waiter, requested_of)
+                waiter, requested_of = loop.create_future(), list(opened.values())
+                for found in requested_of:
                     found.wait(waiter, needs_more=limits.min_bytes > 1)
                 if not await self._wait(waiter, ends - loop.time()):
                     ends = 0.0
             return {}  # the session has ended
         finally:
             if waiter is not None:
-                _end_waits(waiter, asked_of)
+                _end_waits(waiter, requested_of)
 
     def _opened(
-        self, group_id: str, asked: Sequence[TopicIdPartition]
+        self, group_id: str, requested: Sequence[TopicIdPartition]
     ) -> dict[TopicIdPartition, SharePartition] | None:
         """The share-partitions, or None if one of them is not loaded."""
         opened: dict[TopicIdPartition, SharePartition] = {}
-        for place in asked:
+        for place in requested:
             found = self._find(group_id, place)
             if found is None or found.records is None:
                 return None
@@ -259,15 +259,15 @@ class SharePartitionManager:
         return opened
 
     async def _open_all(
-        self, group_id: str, asked: Sequence[TopicIdPartition]
+        self, group_id: str, requested: Sequence[TopicIdPartition]
     ) -> tuple[dict[TopicIdPartition, SharePartition], dict[TopicIdPartition, Fetched]]:
         """As `_opened`, but loads the missing ones, all at the same time. Also returns the errors
         of those that cannot be loaded.
         """
-        results = await asyncio.gather(*(self._open(group_id, place) for place in asked))
+        results = await asyncio.gather(*(self._open(group_id, place) for place in requested))
         opened: dict[TopicIdPartition, SharePartition] = {}
         errors: dict[TopicIdPartition, Fetched] = {}
-        for place, found in zip(asked, results, strict=True):
+        for place, found in zip(requested, results, strict=True):
             if isinstance(found, SharePartition):
                 opened[place] = found
             else:
@@ -357,8 +357,8 @@ class SharePartitionManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _end_waits(waiter: asyncio.Future[bool], asked_of: Iterable[SharePartition]) -> None:
-    for found in asked_of:
+def _end_waits(waiter: asyncio.Future[bool], requested_of: Iterable[SharePartition]) -> None:
+    for found in requested_of:
         found.end_wait(waiter)
 
 

@@ -59,7 +59,7 @@ class GroupsOfTopics(Protocol):
     """The interface between topics and groups."""
 
     async def behind(
-        self, name: str, topic_id: UUID, asked: Retirement
+        self, name: str, topic_id: UUID, requested: Retirement
     ) -> tuple[list[int], list[str]]:
         """The served partitions of __consumer_offsets, and the groups in them that read remaining
         partitions of a topic but have not committed to the end of the retired ones. Raises

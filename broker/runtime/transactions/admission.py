@@ -131,7 +131,7 @@ class PeerAdmission:
             PeerBatches(
                 node.loop,
                 peers,
-                lambda asked: AddPartitionsToTxnRequest(transactions=asked),
+                lambda requested: AddPartitionsToTxnRequest(transactions=requested),
                 lambda response: response.results_by_transaction,
                 TIMEOUT_S,
             )

@@ -90,14 +90,15 @@ class TransactionalProduce:
         transactional_id: str,
         producer: tuple[int, int],
         version: int,
-        asked: list[tuple[Partition, int]],
+        requested: list[tuple[Partition, int]],
     ) -> dict[Partition, int] | None:
         """Return the error codes of those partitions of a Produce request whose batch may not be
         appended. None: they are not known yet. The connection's request then waits and is handled
         again.
 
-        ``asked`` are partitions with the batch's base sequence, ``producer`` is an id and an epoch.
-        From version 12 on a client does not add partitions itself: writing to them adds them.
+        ``requested`` are partitions with the batch's base sequence, ``producer`` is an id and an
+        epoch. From version 12 on a client does not add partitions itself: writing to them adds
+        them.
         """
         claim = Claim(*producer)
         adds = version >= FIRST_VERSION_THAT_ADDS
@@ -106,12 +107,12 @@ class TransactionalProduce:
         now = self._node.loop.time()
         refused: dict[Partition, int] = {
             partition: ErrorCode.NOT_ENOUGH_REPLICAS
-            for partition, base_sequence in asked
+            for partition, base_sequence in requested
             if self._awaited.is_behind((partition, *producer), base_sequence, now)
         }
         places = {
             partition: TopicPartition(partition.entry.name.decode(), partition.index)
-            for partition, _ in asked
+            for partition, _ in requested
             if partition not in refused
         }
         if not places:
@@ -121,7 +122,7 @@ class TransactionalProduce:
         if found is None:
             return None
         abortable = version >= FIRST_VERSION_WITH_ABORTABLE
-        for partition, base_sequence in asked:
+        for partition, base_sequence in requested:
             if partition not in places:
                 continue
             error_code = found[places[partition]]

@@ -249,22 +249,22 @@ def commit_record(
     group_id: str,
     topic: str,
     topic_id: UUID,
-    asked: OffsetToCommit,
+    requested: OffsetToCommit,
     now_ms: int,
     expire_timestamp: int = -1,
 ) -> GroupRecord:
     """The record that stores a requested offset. Its replay commits the offset."""
     value = OffsetCommitValue(
-        offset=asked.committed_offset,
-        leader_epoch=asked.committed_leader_epoch,
-        metadata=asked.committed_metadata or "",
+        offset=requested.committed_offset,
+        leader_epoch=requested.committed_leader_epoch,
+        metadata=requested.committed_metadata or "",
         commit_timestamp=now_ms,
         expire_timestamp=expire_timestamp,
         topic_id=topic_id,
-        partition_epoch=asked.partition_epoch,
+        partition_epoch=requested.partition_epoch,
     )
     version = COMMIT_VERSION if expire_timestamp == -1 else COMMIT_VERSION_WITH_EXPIRY
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=asked.partition_index)
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=requested.partition_index)
     return GroupRecord(key, value, version)
 
 

@@ -198,11 +198,11 @@ def _check_listener_change(name: str, text: str, *, cluster: bool) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _check_threads(name: str, asked: int, now: int) -> str | None:
-    if asked > 2 * now:
-        return f"{name}={asked} is more than twice the current {now}; increase it in steps."
-    if asked < now // 2:
-        return f"{name}={asked} is less than half of the current {now}; decrease it in steps."
+def _check_threads(name: str, requested: int, now: int) -> str | None:
+    if requested > 2 * now:
+        return f"{name}={requested} is more than twice the current {now}; increase it in steps."
+    if requested < now // 2:
+        return f"{name}={requested} is less than half of the current {now}; decrease it in steps."
     return None
 
 

@@ -83,11 +83,11 @@ def check_contraction(image: MetadataImage, new: NewPartitions, cleanup_policy: 
         raise TopicError(ErrorCode.POLICY_VIOLATION, f"To shrink, '{new.name}' {problem}.")
 
 
-def check_no_other_contraction(name: str, first: int, asked: int) -> None:
-    """Raise TopicError if ``asked`` differs from ``first``, the number of partitions of a
+def check_no_other_contraction(name: str, first: int, requested: int) -> None:
+    """Raise TopicError if ``requested`` differs from ``first``, the number of partitions of a
     contraction in progress.
     """
-    if first != asked:
+    if first != requested:
         raise TopicError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"'{name}' is already shrinking to {first} partitions: try again when the others are"

@@ -97,14 +97,14 @@ class PartitionImage(NamedTuple):
     """KIP-704: the leader was elected uncleanly and has not reported yet that it has recovered."""
 
 
-def partition_epoch_error(asked: int, known: int) -> int:
+def partition_epoch_error(requested: int, known: int) -> int:
     """Compare the partition epoch of a request with that of the partition (KIP-232):
     INVALID_PARTITION_EPOCH if the request's partition was deleted, UNKNOWN_TOPIC_OR_PARTITION if it
     is not known yet. -1 on either side means unknown, and is not checked.
     """
-    if NO_EPOCH in (asked, known) or asked == known:
+    if NO_EPOCH in (requested, known) or requested == known:
         return ErrorCode.NONE
-    if asked < known:
+    if requested < known:
         return ErrorCode.INVALID_PARTITION_EPOCH
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -115,15 +115,15 @@ def new_token(
     requester: Principal,
     renewers: Sequence[Principal],
     now_ms: int,
-    asked_ms: int,
+    requested_ms: int,
     lifetimes: Lifetimes,
 ) -> DelegationToken | TokenRefusal:
-    """A new token. ``asked_ms`` is its requested maximum lifetime; 0 or less means the largest
+    """A new token. ``requested_ms`` is its requested maximum lifetime; 0 or less means the largest
     allowed.
     """
     if not all(map(is_user, renewers)) or ":" in owner.kind or not owner.kind:
         return TokenRefusal(ErrorCode.INVALID_PRINCIPAL_TYPE)
-    life_ms = min(lifetimes.max_ms, asked_ms) if asked_ms > 0 else lifetimes.max_ms
+    life_ms = min(lifetimes.max_ms, requested_ms) if requested_ms > 0 else lifetimes.max_ms
     max_ms = min(now_ms + life_ms, LAST_MS)
     expires_ms = min(max_ms, now_ms + lifetimes.renewal_ms)
     return DelegationToken(
@@ -132,32 +132,36 @@ def new_token(
 
 
 def renew(
-    token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int, lifetimes: Lifetimes
+    token: DelegationToken,
+    principal: Principal,
+    now_ms: int,
+    requested_ms: int,
+    lifetimes: Lifetimes,
 ) -> DelegationToken | TokenRefusal:
-    """The token with a later expiry time: ``asked_ms`` from now; 0 or less means the latest
+    """The token with a later expiry time: ``requested_ms`` from now; 0 or less means the latest
     allowed.
     """
     if token.is_over(now_ms):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     if not token.may_renew(principal):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-    life_ms = min(lifetimes.renewal_ms, asked_ms) if asked_ms > 0 else lifetimes.renewal_ms
+    life_ms = min(lifetimes.renewal_ms, requested_ms) if requested_ms > 0 else lifetimes.renewal_ms
     return token._replace(expires_ms=min(token.max_ms, now_ms + life_ms))
 
 
 def expire(
-    token: DelegationToken, principal: Principal, now_ms: int, asked_ms: int
+    token: DelegationToken, principal: Principal, now_ms: int, requested_ms: int
 ) -> DelegationToken | TokenRefusal:
-    """The token with an expiry time ``asked_ms`` from now. If that is negative, it expires now and
-    must be deleted.
+    """The token with an expiry time ``requested_ms`` from now. If that is negative, it expires now
+    and must be deleted.
     """
     if not token.may_renew(principal):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-    if asked_ms < 0:
+    if requested_ms < 0:
         return token._replace(expires_ms=now_ms)
     if token.is_over(now_ms):
         return TokenRefusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-    return token._replace(expires_ms=min(token.max_ms, now_ms + asked_ms))
+    return token._replace(expires_ms=min(token.max_ms, now_ms + requested_ms))
 
 
 # ---- the secret ----

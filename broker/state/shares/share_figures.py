@@ -112,10 +112,10 @@ class ShareFigures:
             found = self.topics[topic_id] = TopicFigures()
         return found
 
-    def fetched(self, group_id: str, asked: int, acquired: int, took_us: int) -> None:
+    def fetched(self, group_id: str, requested: int, acquired: int, took_us: int) -> None:
         """Note a fetch: the number of its partitions, and of those with records."""
         figures = self.group(group_id)
-        figures.fetch_ratio.record(100 * acquired // max(1, asked))
+        figures.fetch_ratio.record(100 * acquired // max(1, requested))
         if acquired:
             figures.acquire_us.record(took_us)
 

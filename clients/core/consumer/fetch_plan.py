@@ -31,7 +31,7 @@ from kstore.errors import (
 from kstore.protocol.logs.fetch import PartitionData
 from kstore.types import TopicPartition
 
-__all__ = ["Asked", "FetchLimits", "FetchPlan", "Outcome", "Progress", "Round"]
+__all__ = ["FetchLimits", "FetchPlan", "Outcome", "Progress", "RequestedPartition", "Round"]
 
 # Another broker leads the partition, or the broker or this client has old metadata.
 STALE_METADATA = frozenset(
@@ -106,7 +106,7 @@ class Progress:
         return self.put_bytes - self.taken_bytes
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """A partition in an outstanding request."""
 
     progress: Progress
@@ -213,14 +213,14 @@ class FetchPlan:
 
     def ask(
         self, node: int, wanted: Mapping[TopicPartition, Wanted]
-    ) -> dict[TopicPartition, Asked]:
+    ) -> dict[TopicPartition, RequestedPartition]:
         """Note that a request to a broker contains these partitions."""
-        asked = {}
+        requested = {}
         for tp, row in wanted.items():
             progress = self._progress[tp]
             of_follower = progress.replica == node
-            asked[tp] = Asked(progress, progress.version, row.offset, of_follower)
-        return asked
+            requested[tp] = RequestedPartition(progress, progress.version, row.offset, of_follower)
+        return requested
 
     def forget(self) -> None:
         """Drop the progress of partitions that are no longer assigned."""
@@ -254,24 +254,24 @@ class FetchPlan:
 
     # ---- responses ----
 
-    def failed(self, asked: Mapping[TopicPartition, Asked]) -> None:
+    def failed(self, requested: Mapping[TopicPartition, RequestedPartition]) -> None:
         """The request failed. A follower that was read from is no longer used."""
-        for row in asked.values():
+        for row in requested.values():
             row.progress.replica = None
 
     def answered(
-        self, asked: Asked, data: PartitionData, view: ClusterView, now_ms: float
+        self, requested: RequestedPartition, data: PartitionData, view: ClusterView, now_ms: float
     ) -> Outcome:
         """Interpret a partition's row of a response."""
-        progress = asked.progress
+        progress = requested.progress
         row = progress.row
-        if row.version != asked.version or row.revoking:
+        if row.version != requested.version or row.revoking:
             return NOTHING
         if error := self._other_life(progress, data):
             return Outcome(error=error)
         if data.error_code:
-            return self._error(asked, data, view)
-        if 0 <= data.diverging_epoch.end_offset < asked.offset:
+            return self._error(requested, data, view)
+        if 0 <= data.diverging_epoch.end_offset < requested.offset:
             row.validated = False
             row.discard_fetched()
             return Outcome(place=True)
@@ -345,16 +345,18 @@ class FetchPlan:
 
     # ---- errors ----
 
-    def _error(self, asked: Asked, data: PartitionData, view: ClusterView) -> Outcome:
-        progress, code, tp = asked.progress, data.error_code, asked.progress.row.tp
+    def _error(
+        self, requested: RequestedPartition, data: PartitionData, view: ClusterView
+    ) -> Outcome:
+        progress, code, tp = requested.progress, data.error_code, requested.progress.row.tp
         if code in STALE_METADATA:
             progress.replica = None
             leader = data.current_leader
             updated = view.update_leader(tp, leader.leader_id, leader.leader_epoch)
             return Outcome(refresh=True, pause=not updated, place=updated)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return self._out_of_range(asked, data)
-        text = f"partition {tp}, offset {asked.offset}: {type(error_for(code)).description}"
+            return self._out_of_range(requested, data)
+        text = f"partition {tp}, offset {requested.offset}: {type(error_for(code)).description}"
         if code == ErrorCode.CORRUPT_MESSAGE:
             return Outcome(error=CorruptMessageError(text))
         error = error_for(code, text)
@@ -362,16 +364,16 @@ class FetchPlan:
             return Outcome(refresh=error.refresh_metadata, pause=True)
         return Outcome(error=error)
 
-    def _out_of_range(self, asked: Asked, data: PartitionData) -> Outcome:
-        progress, row = asked.progress, asked.progress.row
-        if asked.of_follower:  # it may lag behind; the leader knows
+    def _out_of_range(self, requested: RequestedPartition, data: PartitionData) -> Outcome:
+        progress, row = requested.progress, requested.progress.row
+        if requested.of_follower:  # it may lag behind; the leader knows
             progress.replica = None
             return Outcome(pause=True)
         if progress.waiting_bytes:
             progress.after_taken = True
             return NOTHING
         begins = f", which begins at {data.log_start_offset}" if data.log_start_offset >= 0 else ""
-        text = f"partition {row.tp}: offset {asked.offset} is outside the log{begins}"
+        text = f"partition {row.tp}: offset {requested.offset} is outside the log{begins}"
         if self._reset is not None:
             row.seek_by_timestamp(self._reset)
             return Outcome(place=True, jump=text)

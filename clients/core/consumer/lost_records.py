@@ -76,20 +76,20 @@ class Divergence:
         """The leader's answer: the largest leader epoch in the log that is not above the asked one,
         and its end.
         """
-        asked, self.ask = self.ask, -1
+        requested, self.ask = self.ask, -1
         if end_offset < 0 or leader_epoch < 0:
             self.leader_epoch = -1
-            if asked == self.position.leader_epoch:
+            if requested == self.position.leader_epoch:
                 self.offset = -1
             return
-        if asked == self.position.leader_epoch and end_offset >= self.offset and (
-            leader_epoch == asked or not self._is_known(asked)
+        if requested == self.position.leader_epoch and end_offset >= self.offset and (
+            leader_epoch == requested or not self._is_known(requested)
         ):  # fmt: skip
-            self.is_exact = leader_epoch == asked
+            self.is_exact = leader_epoch == requested
             return
         self.leader_epoch = leader_epoch
         self.offset = min(self.offset, end_offset)
-        if leader_epoch >= asked:
+        if leader_epoch >= requested:
             self.is_exact = True
             return
         below = [row for row in self._entries if row[0] <= leader_epoch]

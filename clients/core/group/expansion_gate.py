@@ -130,7 +130,7 @@ class ExpansionGate:
         """The partitions whose positions this consumer needs, for its heartbeats."""
         return frozenset(tp for gate in self._gates.values() for tp in gate.waiting_for)
 
-    def asked(self, partitions: Collection[TopicPartition]) -> bool:
+    def requested(self, partitions: Collection[TopicPartition]) -> bool:
         """The partitions whose positions the coordinator asks for; returns True if there are new
         ones.
         """

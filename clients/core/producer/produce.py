@@ -104,11 +104,11 @@ def produce_results(
 
 
 def _error(row: Any, tp: TopicPartition) -> KafkaError:
-    said = row.error_message or "; ".join(
+    message = row.error_message or "; ".join(
         f"record {bad.batch_index}: {bad.batch_index_error_message}" for bad in row.record_errors
     )
     default = type(error_for(row.error_code, produce=True)).description
-    error = error_for(row.error_code, f"{tp}: {said or default}", produce=True)
+    error = error_for(row.error_code, f"{tp}: {message or default}", produce=True)
     if isinstance(error, InvalidProduceOffsetError):
         error.log_end_offset = row.log_end_offset
     return error

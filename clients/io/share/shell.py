@@ -169,10 +169,10 @@ class ShareShell:
                 wanted.setdefault(self.cluster.view.leader(tp), set()).add(tp)
             except KafkaError:
                 self.cluster.want_refresh()
-        asked = [node_id for node_id in sorted(wanted) if not self._node(node_id).is_pausing]
-        idle = [node_id for node_id in asked if not self._node(node_id).is_fetching]
+        requested = [node_id for node_id in sorted(wanted) if not self._node(node_id).is_pausing]
+        idle = [node_id for node_id in requested if not self._node(node_id).is_fetching]
         if self._one_at_a_time:
-            if len(idle) < len(asked):
+            if len(idle) < len(requested):
                 return
             later = [node_id for node_id in idle if node_id > self._last_node]
             idle = (later or idle)[:1]

@@ -281,6 +281,6 @@ def remove(
     results = admin.delete_acls(filters, raise_errors=False)
     gone = sorted({acl for acls in results.values() for acl in acls}, key=str)
     for acl in gone:
-        out.say({"removed": _row(acl)}, f"removed {acl}")
+        out.print({"removed": _row(acl)}, f"removed {acl}")
     results.clear()
     out.report(results, lambda _filter, _acls: ({}, ""))

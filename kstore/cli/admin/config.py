@@ -179,7 +179,7 @@ def check_names(admin: AdminClient, resource: ResourceKind, of: str, keys: Itera
 def _say(out: Output, kind: str, name: str, keys: list[str], *, dry_run: bool) -> None:
     data = {"kind": kind, "name": name, "keys": keys, "dry_run": dry_run}
     verb = "can change" if dry_run else "changed"
-    out.say(data, f"{verb} {', '.join(keys)} of {kind} {name}")
+    out.print(data, f"{verb} {', '.join(keys)} of {kind} {name}")
 
 
 @admin_command(app, "list", "kstore config list --kind group")

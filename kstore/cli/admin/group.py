@@ -92,7 +92,7 @@ def describe(admin: AdminClient, out: Output, groups: Groups) -> None:
         else:
             offsets = _offsets(admin, group)
         if out.json:
-            out.say(_summary(group) | {"offsets": offsets}, "")
+            out.print(_summary(group) | {"offsets": offsets}, "")
             continue
         facts = [group.group_type, group.state, f"coordinator {group.coordinator}"]
         facts += [f"assignor {group.assignor}"] if group.assignor else []

@@ -106,7 +106,7 @@ def set_quotas(
             raise typer.BadParameter(f"{key} is {text!r}, not a number") from None
     admin.alter_client_quotas({entity: values}, validate_only=dry_run)
     verb = "can set" if dry_run else "set"
-    out.say(
+    out.print(
         {"entity": _text(entity), "set": values, "dry_run": dry_run},
         f"{verb} {', '.join(values)} of {_text(entity)}",
     )
@@ -125,4 +125,4 @@ def remove(
     entity = _entity(user, client_id, ip)
     admin.alter_client_quotas({entity: dict.fromkeys(keys)})
     data = {"entity": _text(entity), "removed": keys}
-    out.say(data, f"removed {', '.join(keys)} of {_text(entity)}")
+    out.print(data, f"removed {', '.join(keys)} of {_text(entity)}")

@@ -87,7 +87,7 @@ def create(
         renewers=renewer or (), max_lifetime_ms=life_ms, owner=owner
     )
     row = _row(token) | {"hmac": token.password}
-    out.say(row, f"{token.token_id} {token.password}")
+    out.print(row, f"{token.token_id} {token.password}")
 
 
 @admin_command(app, "list", "kstore token list --owner User:alice")
@@ -121,7 +121,7 @@ def renew(
     """Extend the lifetime of a token."""
     period_ms = None if period is None else parse_duration_ms(period)
     end = _time(admin.renew_delegation_token(_find(admin, token_id), period_ms=period_ms))
-    out.say({"token_id": token_id, "expires": end}, f"{token_id} expires at {end}")
+    out.print({"token_id": token_id, "expires": end}, f"{token_id} expires at {end}")
 
 
 @admin_command(app, "expire", "kstore token expire sYkYOCEhS2ePBFTtAuoOcA")
@@ -141,4 +141,4 @@ def expire(
     period_ms = None if period is None else parse_duration_ms(period)
     end = _time(admin.expire_delegation_token(_find(admin, token_id), period_ms=period_ms))
     words = "is removed" if period_ms is None else f"expires at {end}"
-    out.say({"token_id": token_id, "expires": end}, f"{token_id} {words}")
+    out.print({"token_id": token_id, "expires": end}, f"{token_id} {words}")

@@ -92,12 +92,12 @@ def create(
     except TopicAlreadyExistsError:
         if not if_not_exists:
             raise
-        out.say({"exists": topic}, f"{topic} exists")
+        out.print({"exists": topic}, f"{topic} exists")
         return
     if dry_run:
-        out.say({"valid": topic}, f"{topic} can be created")
+        out.print({"valid": topic}, f"{topic} can be created")
         return
-    out.say({"created": topic}, f"created {topic}")
+    out.print({"created": topic}, f"created {topic}")
 
 
 @admin_command(app, "delete", "kstore topic delete orders payments")
@@ -149,7 +149,7 @@ def list_topics(
     for topic in admin.describe_topics():
         if internal or not topic.is_internal:
             data = {"name": topic.name, "partitions": len(topic.partitions)}
-            out.say(data, topic.name)
+            out.print(data, topic.name)
 
 
 @admin_command(app, "describe", "kstore topic describe orders")
@@ -184,7 +184,7 @@ def _show(out: Output, found: dict[str, Any]) -> None:
             f"offsets {row['log_start_offset']} to {row['end_offset']}"
             f"{'  retired' if row['retired'] else ''}"
         )
-    out.say(found, "\n".join(lines))
+    out.print(found, "\n".join(lines))
 
 
 def _description(admin: AdminClient, name: str) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def alter(
             raise SystemExit(fail(f"{error} (--shrink allows fewer partitions)")) from None
     verb = "can be" if dry_run else "was"
     data = {"topic": topic, "partitions": partitions, "configs": list(changes), "dry_run": dry_run}
-    out.say(data, f"{topic} {verb} changed")
+    out.print(data, f"{topic} {verb} changed")
 
 
 @admin_command(app, "offsets", "kstore topic offsets orders --at 2026-03-01T12:00")

@@ -219,7 +219,7 @@ def _abort_on_partition(
         row.coordinator_epoch, 0
     )  # -1: the coordinator has never written a marker there
     admin.abort_transaction(AbortSpec(tp, row.producer_id, row.producer_epoch, coordinator_epoch))
-    out.say(
+    out.print(
         {"aborted": start_offset} | _producer_row(tp, row),
         f"aborted the transaction of producer {row.producer_id} on {tp.topic}:{tp.partition}",
     )

@@ -78,7 +78,7 @@ def set_user(
     change = ScramUpsertion(user, _mechanism(mechanism), password.encode(), iterations)
     admin.alter_scram_credentials([change])
     data = {"user": user, "mechanism": change.mechanism}
-    out.say(data, f"set the {change.mechanism} credential of {user}")
+    out.print(data, f"set the {change.mechanism} credential of {user}")
 
 
 @admin_command(app, "remove", "kstore user remove alice --mechanism SCRAM-SHA-256")
@@ -94,4 +94,4 @@ def remove(
     change = ScramDeletion(user, _mechanism(mechanism))
     admin.alter_scram_credentials([change])
     data = {"removed": user, "mechanism": change.mechanism}
-    out.say(data, f"removed the {change.mechanism} credential of {user}")
+    out.print(data, f"removed the {change.mechanism} credential of {user}")

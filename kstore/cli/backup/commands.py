@@ -83,7 +83,7 @@ def create(
     with _telling(json, None) as tell:
         made = make(_folder(destination), source, installed_version(), tell)
     row = _row(made)
-    Output(json).say(
+    Output(json).print(
         row,
         f"backup {made.name}: {row['partitions']} partitions, {made.bytes:,} bytes, of which "
         f"{made.new_bytes:,} are new in {destination}",
@@ -142,7 +142,7 @@ def verify(destination: Destination, backup: Name = None, json: Json = False) ->
     manifest = folder.manifest(backup)
     with _telling(json, manifest.bytes) as tell:
         check(folder, manifest, tell)
-    Output(json).say(_row(manifest), f"backup {manifest.name} is good: {manifest.bytes:,} bytes")
+    Output(json).print(_row(manifest), f"backup {manifest.name} is good: {manifest.bytes:,} bytes")
 
 
 @app.command(epilog="Example: kstore backup restore /mnt/backups --to ./restored")
@@ -172,7 +172,7 @@ def restore(
         raise typer.BadParameter(f"backup {manifest.name} is not of a cluster: omit --zookeeper")
     with _telling(json, manifest.bytes) as tell:
         put_back(folder, manifest, to, _put_tree(zookeeper), tell, zookeeper=zookeeper)
-    Output(json).say(
+    Output(json).print(
         _row(manifest) | {"folder": str(to)},
         f"backup {manifest.name} restored to {to}; start it with: {_start(manifest, to)}",
     )
@@ -220,7 +220,7 @@ def delete(
     with folder.writing():
         freed = folder.delete(backup)
     data = {"name": backup, "freed_bytes": freed}
-    Output(json).say(data, f"backup {backup} deleted, {freed:,} bytes freed")
+    Output(json).print(data, f"backup {backup} deleted, {freed:,} bytes freed")
 
 
 def _row(manifest: Manifest) -> dict[str, Any]:

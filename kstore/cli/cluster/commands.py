@@ -252,7 +252,7 @@ def describe(
     ]
     if out.json:
         facts = {"cluster_id": found.cluster_id, "controller_id": found.controller_id}
-        out.say(facts | {"brokers": rows}, "")
+        out.print(facts | {"brokers": rows}, "")
         return
     print(f"cluster {found.cluster_id}")
     out.table(rows, ["node_id", "host", "port", "rack", "is_controller", "is_fenced"])

@@ -113,9 +113,9 @@ class ClusterView:
     def groups(self) -> Mapping[str, GroupDescription]:
         """The groups that can be described."""
         listed = [row.group_id for row in self.admin.list_groups()]
-        asked = listed[: self.max_groups]
-        self.left_out_groups = len(listed) - len(asked)
-        return self.admin.describe_groups(asked, raise_errors=False)
+        requested = listed[: self.max_groups]
+        self.left_out_groups = len(listed) - len(requested)
+        return self.admin.describe_groups(requested, raise_errors=False)
 
     @cached_property
     def committed(self) -> dict[str, dict[TopicPartition, int]]:

@@ -76,7 +76,7 @@ def archive(
 
     def offsets() -> int:
         nonlocal planned
-        planned = plan(None, options, alone.say)
+        planned = plan(None, options, alone.print)
         return planned.offsets
 
     if is_local(engine, master, conf, [path], offsets):
@@ -93,13 +93,13 @@ def _archive(running: Running, options: ArchiveOptions, planned: Plan | None) ->
 
     from kstore.pipeline.jobs.archive import archive as work
 
-    slices = work(running.spark_or_none, options, running.say, planned)
+    slices = work(running.spark_or_none, options, running.print, planned)
     for each in slices:
         running.row(asdict(each) | {"configs": None})
     records = sum(each.records for each in slices)
     done = {"partitions": len(slices), "records": records, "archive": options.path}
-    said = f"{records} records of {len(slices)} partitions archived in {options.path}"
-    running.done(done, said if slices else f"nothing is new: {options.path} has all records")
+    message = f"{records} records of {len(slices)} partitions archived in {options.path}"
+    running.done(done, message if slices else f"nothing is new: {options.path} has all records")
 
 
 @guarded
@@ -166,7 +166,7 @@ def _restore(running: Running, options: RestoreOptions) -> None:
 
     from kstore.pipeline.jobs.restore import restore as work
 
-    found = work(running.spark_or_none, options, running.say)
+    found = work(running.spark_or_none, options, running.print)
     for each in found:
         running.row(asdict(each))
     written = sum(each.written for each in found)

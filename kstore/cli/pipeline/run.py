@@ -83,12 +83,12 @@ class Running:
         assert self.spark_or_none is not None
         return self.spark_or_none
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Report what happens: a line on stderr, or an event in JSON."""
         if self.json:
             self._event("said", {"text": text})
         else:
-            self._progress.say(text)
+            self._progress.print(text)
 
     def row(self, data: Mapping[str, Any]) -> None:
         """Print one result, only in JSON: text output has only the sum."""
@@ -162,9 +162,9 @@ def rounds(running: Running, options: ReplicateOptions, *, follow: bool) -> list
     from kstore.pipeline.jobs.replicate import replicate
 
     while True:
-        found = replicate(running.spark, options, running.say, running.progress)
+        found = replicate(running.spark, options, running.print, running.progress)
         for text in (*found.losses, *found.problems):
-            running.say(text)
+            running.print(text)
         row = {
             "partitions": found.partitions,
             "failed": len(found.problems),

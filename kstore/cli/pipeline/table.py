@@ -206,7 +206,7 @@ def _rounds(running: Running, options: TableOptions, every_s: float | None) -> N
     while True:
         began = time.monotonic()
         try:
-            kept = keep_table(running.spark, options, running.say, catalog)
+            kept = keep_table(running.spark, options, running.print, catalog)
         except Exception as error:
             # An error of the first round may be one that will not go away.
             trouble = None if not rounds else passing_trouble(error, running.spark)
@@ -214,7 +214,7 @@ def _rounds(running: Running, options: TableOptions, every_s: float | None) -> N
                 raise
             failures += 1
             pause_s = pause_ms(failures, FIRST_PAUSE_MS, MAX_PAUSE_MS, random.random()) / 1000
-            running.say(f"{trouble.rstrip('.')}; trying again in {pause_s:.0f} s")
+            running.print(f"{trouble.rstrip('.')}; trying again in {pause_s:.0f} s")
             time.sleep(pause_s)
             continue
         rounds += 1

@@ -40,22 +40,24 @@ def run_verify(
     right = sides[1] if len(sides) > 1 else None
     if match == "keys":
         assert right is not None
-        found = same_order(running.spark, topics, sides[0], right, running.say)
+        found = same_order(running.spark, topics, sides[0], right, running.print)
     else:
         options = VerifyOptions(topics, sides[0], right, allow_behind)
-        found = verify(running.spark_or_none, options, running.say)
+        found = verify(running.spark_or_none, options, running.print)
     if number is not None:
         for name, side in zip(("left", "right"), sides, strict=False):
-            found.findings += numbered(running.spark, topics, side, name, key, number, running.say)
+            found.findings += numbered(
+                running.spark, topics, side, name, key, number, running.print
+            )
     if report:
         other = names[1] if right is not None else "nothing: only the left one is checked"
         path = write_verification(running.spark_or_none, report, found, names[0], other)
-        running.say(f"the report is {path}")
+        running.print(f"the report is {path}")
     assert isinstance(found, Verification)
     for finding in found.findings:
         running.row(asdict(finding))
     for note in found.notes:
-        running.say(note)
+        running.print(note)
     _tell(running, found.findings)
     records = sum(each.left_records for each in found.summaries)
     counts = Counter(finding.kind for finding in found.findings)
@@ -65,11 +67,11 @@ def run_verify(
         "records": records,
         "findings": dict(counts),
     }
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    message = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     running.done(
         done,
         f"{records} records in {len(found.summaries)} partitions: "
-        + (f"findings: {said}" if said else "no problems"),
+        + (f"findings: {message}" if message else "no problems"),
     )
     return found.is_good
 
@@ -104,12 +106,12 @@ def run_stats(
 
     spark = running.spark_or_none
     if spark is not None:
-        found = gather(spark, side, topics, running.say, top=top)
+        found = gather(spark, side, topics, running.print, top=top)
     else:
-        found = gather_here(side, topics, running.say, top=top)
+        found = gather_here(side, topics, running.print, top=top)
     if report:
         path = write_stats(spark, report, found, name)
-        running.say(f"the report is {path}")
+        running.print(f"the report is {path}")
     rows = topic_rows(found)
     if running.json:
         for row in rows:

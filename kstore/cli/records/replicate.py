@@ -199,7 +199,7 @@ class _Display:
     def event(self, event: Event) -> None:
         """Print what happened."""
         if not self._progress.as_json:
-            self._progress.say(f"{event.kind}: {event.text}")
+            self._progress.print(f"{event.kind}: {event.text}")
             return
         row: dict[str, Any] = {"text": event.text}
         if event.tp is not None:
@@ -213,7 +213,7 @@ class _Display:
         if self._progress.as_json:
             self._progress.event("waiting", {"text": text})
         else:
-            self._progress.say(text)
+            self._progress.print(text)
 
     async def tick(self, replicator: Replicator) -> None:
         """Show progress every second."""

@@ -150,7 +150,7 @@ def scan(
     with _worded(), _output(to) as out:
         written = WRITERS[named](_limited(reader, most), found.columns, out)
     if to is not None:
-        Output(json).say({"records": written, "file": to}, f"{written} records in {to}")
+        Output(json).print({"records": written, "file": to}, f"{written} records in {to}")
     elif shown and limit is None and written == TABLE_ROWS:
         print(f"at most {TABLE_ROWS} records are shown; --limit 0 shows all", file=sys.stderr)
 

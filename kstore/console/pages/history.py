@@ -88,13 +88,13 @@ async def _spans(
     """(epoch, first offset, end), the newest first."""
     starts = await admin.list_offsets({tp: "earliest"})
     ends: list[tuple[int, int]] = []
-    asked = current
-    while asked >= 0 and len(ends) <= MAX_EPOCHS:
-        answer = (await admin.epoch_ends({tp: asked}))[tp]
+    requested = current
+    while requested >= 0 and len(ends) <= MAX_EPOCHS:
+        answer = (await admin.epoch_ends({tp: requested}))[tp]
         if answer.leader_epoch < 0:
             break
         ends.append((answer.leader_epoch, answer.end_offset))
-        asked = answer.leader_epoch - 1
+        requested = answer.leader_epoch - 1
     befores = [end for _, end in ends[1:]] + [starts[tp].offset]
     spans = [
         (epoch, max(before, starts[tp].offset), end)

@@ -43,10 +43,10 @@ def plot(title: str, lines: Mapping[str, Points], unit: str) -> Markup:
         x = LEFT + across * (point[0] - first) / max(last - first, 1e-9)
         return f"{x:.1f},{TOP + up * (1 - point[1] / top):.1f}"
 
-    said = "; ".join(f"{name}: {shown(points[-1][1])}" for name, points in drawn.items())
+    message = "; ".join(f"{name}: {shown(points[-1][1])}" for name, points in drawn.items())
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(f"{title}: {said}", quote=True)}">'
+        f'aria-label="{escape(f"{title}: {message}", quote=True)}">'
     ]
     for part in (0.0, 0.5, 1.0):
         y = TOP + up * (1 - part)

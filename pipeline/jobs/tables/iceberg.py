@@ -90,7 +90,7 @@ def java(what: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise JobError(f"{what}: {_said(error)}", passes=_passes(error)) from error
+        raise JobError(f"{what}: {_message_of(error)}", passes=_passes(error)) from error
 
 
 def _passes(error: Any) -> bool:
@@ -106,7 +106,7 @@ def _passes(error: Any) -> bool:
     return False
 
 
-def _said(error: Any) -> str:
+def _message_of(error: Any) -> str:
     thrown = error.java_exception
     name = str(thrown.getClass().getSimpleName())
     cause = thrown.getCause()
@@ -283,10 +283,10 @@ class Table:
         try:
             self._table.updateSchema().unionByNameWith(schema).commit()
         except Py4JJavaError as error:
-            said = _said(error)
-            if said.startswith(DEFINITELY_NOT):
+            message = _message_of(error)
+            if message.startswith(DEFINITELY_NOT):
                 raise ConflictError(_FASTER) from error
-            raise JobError(f"the columns of table {self.name} can't grow: {said}") from error
+            raise JobError(f"the columns of table {self.name} can't grow: {message}") from error
         self.refresh()
 
     def refresh(self) -> None:
@@ -452,11 +452,11 @@ class Table:
         except Py4JError as error:
             if self._has(commit, error):
                 return
-            said = _said(error) if isinstance(error, Py4JJavaError) else str(error)
-            if said.startswith(DEFINITELY_NOT):
-                raise ConflictError(f"{_FASTER} ({said})") from error
+            message = _message_of(error) if isinstance(error, Py4JJavaError) else str(error)
+            if message.startswith(DEFINITELY_NOT):
+                raise ConflictError(f"{_FASTER} ({message})") from error
             raise JobError(
-                f"the commit to table {self.name} failed: {said}. The table does not have it: "
+                f"the commit to table {self.name} failed: {message}. The table does not have it: "
                 "start the job again"
             ) from error
         self.refresh()

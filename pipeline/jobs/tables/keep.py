@@ -212,26 +212,26 @@ class _Keeping:
             return
         if not tombstones_may_be_gone(known, configs, now_ms):
             return
-        said = (
+        message = (
             f"{self.name} was last brought up to date {(now_ms - known.read_ms) / 3_600_000:.1f} "
             "hours ago, longer than delete.retention.ms: tombstones may be gone"
         )
         if policies(configs) != {"compact"}:
             raise JobError(
-                f"{said}, and retention has deleted records, so keys that expired look like "
+                f"{message}, and retention has deleted records, so keys that expired look like "
                 f"keys that were deleted; nothing was written. {RESYNC}"
             )
-        self.report(f"{said}; all of the topic is read again")
+        self.report(f"{message}; all of the topic is read again")
         self._resync = True
 
     def _check_time(self, known: Progress, configs: Mapping[str, str | None]) -> None:
         """Whether the read took so long that tombstones may have been removed meanwhile."""
         if not tombstones_may_be_gone(known, configs, int(time.time() * 1000)):
             return
-        said = "it took longer than delete.retention.ms to read"
+        message = "it took longer than delete.retention.ms to read"
         if not self._resync:
-            raise ConflictError(said)
-        self.report(f"{self.name}: {said} all of the topic: deleted keys may have rows")
+            raise ConflictError(message)
+        self.report(f"{self.name}: {message} all of the topic: deleted keys may have rows")
 
     def _create(self, configs: Mapping[str, str | None]) -> Table:
         options = self.options
@@ -296,8 +296,8 @@ class _Keeping:
     def _check_columns(self, table: Table) -> None:
         """Check that the values are decoded as before."""
         has = table.properties.get(COLUMNS)
-        asked = None if self.options.columns is None else self.options.columns.kind
-        if has != asked:
+        requested = None if self.options.columns is None else self.options.columns.kind
+        if has != requested:
             shown = "values as bytes" if has is None else f"typed values (--columns {has})"
             raise JobError(
                 f"table {self.name} has {shown}: use these, or choose another table with --table"

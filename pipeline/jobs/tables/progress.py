@@ -234,13 +234,13 @@ def _check_history(part: Partition, position: TablePosition, epoch_end: int | No
 
 
 def _lost(gone: Range, on_loss: str, report: Callable[[str], None]) -> None:
-    said = (
+    message = (
         f"topic {gone.topic}, partition {gone.partition}: offsets {gone.start} to {gone.end - 1} "
         "were deleted before the table had them"
     )
     if on_loss == "fail":
-        raise JobError(f"{said}; --on-loss=skip continues at {gone.end}")
-    report(f"{said}; continuing at {gone.end}")
+        raise JobError(f"{message}; --on-loss=skip continues at {gone.end}")
+    report(f"{message}; continuing at {gone.end}")
 
 
 def tombstones_may_be_gone(known: Progress, configs: Mapping[str, str | None], now_ms: int) -> bool:

@@ -73,11 +73,11 @@ class Written:
         return sum(file.size for file in self.files)
 
 
-def task_ranges(spark: SparkSession, ranges: Sequence[Range], asked: int) -> list[Range]:
+def task_ranges(spark: SparkSession, ranges: Sequence[Range], requested: int) -> list[Range]:
     """The ranges for tasks, of about equal size."""
     cores = max(int(spark.sparkContext.defaultParallelism), 1)
     total = sum(each.size for each in ranges)
-    return split(ranges, asked or max(min(3 * cores, total // FEW), 1))
+    return split(ranges, requested or max(min(3 * cores, total // FEW), 1))
 
 
 def scanned(spark: SparkSession, plan: Scan, ranges: Sequence[Range]) -> DataFrame:

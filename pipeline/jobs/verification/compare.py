@@ -138,8 +138,8 @@ def epoch_findings(tp: PartitionKey, side: str, blocks: dict[int, Block]) -> Ite
     for number in sorted(blocks):
         block = blocks[number]
         if -1 < block.epoch < highest:
-            said = f"epoch {block.epoch} after {highest}"
-            yield Finding("epoch", *tp, block.first, block.end, block.records, side, said)
+            message = f"epoch {block.epoch} after {highest}"
+            yield Finding("epoch", *tp, block.first, block.end, block.records, side, message)
         highest = max(highest, block.epoch)
 
 

@@ -171,11 +171,11 @@ def order_findings(topic: str, report: OrderReport, side: str) -> Iterator[Findi
         report.missing - counted.missing,
     )
     if any(more):
-        said = (
+        message = (
             f"and {more.out_of_order} more out of order, {more.duplicates} more duplicates, "
             f"{more.missing} more missing"
         )
-        yield Finding("key order", topic, -1, -1, -1, sum(more), side, said)
+        yield Finding("key order", topic, -1, -1, -1, sum(more), side, message)
 
 
 class Counts(NamedTuple):

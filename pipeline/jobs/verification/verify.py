@@ -139,8 +139,8 @@ def _recreated(options: VerifyOptions, found: Verification) -> set[str]:
         (cluster, one), (other_cluster, other) = ours[topic], theirs[topic]
         if cluster and cluster == other_cluster and one and other and one != other:
             names.add(topic)
-            said = f"topic id {one} on the left, {other} on the right: nothing was compared"
-            found.findings.append(Finding("recreated", topic, -1, -1, -1, 0, "both", said))
+            message = f"topic id {one} on the left, {other} on the right: nothing was compared"
+            found.findings.append(Finding("recreated", topic, -1, -1, -1, 0, "both", message))
     return names
 
 
@@ -272,8 +272,8 @@ def _same_epochs(
     for number in sorted(one.keys() & other.keys()):
         a, b = one[number], other[number]
         if (a.records, a.digest) == (b.records, b.digest) and a.epoch != b.epoch:
-            said = f"epoch {a.epoch} on the left, {b.epoch} on the right"
-            yield Finding("epoch", *tp, a.first, a.end, a.records, "both", said)
+            message = f"epoch {a.epoch} on the left, {b.epoch} on the right"
+            yield Finding("epoch", *tp, a.first, a.end, a.records, "both", message)
 
 
 def _tails(
@@ -289,8 +289,8 @@ def _tails(
         if kind == "behind" and options.behind_allowed:
             found.notes.append(f"{tp[0]}-{tp[1]}: {records} records are not copied yet")
             continue
-        said = f"the {side} ends before"
-        found.findings.append(Finding(kind, *tp, first, end, records, side, said))
+        message = f"the {side} ends before"
+        found.findings.append(Finding(kind, *tp, first, end, records, side, message))
 
 
 # ---- single records ----
@@ -387,11 +387,13 @@ def _archive_findings(
         seen.add(at)
         records, digest = read.whole.get(at, (0, 0))
         if (records, digest) != (row.records, row.digest):
-            said = f"{row.records} records were archived, {records} exist"
+            message = f"{row.records} records were archived, {records} exist"
             if records == row.records:
-                said = f"all {records} records exist, but they have changed"
+                message = f"all {records} records exist, but they have changed"
             span = row.first, row.until
-            yield Finding("damaged", *at[:2], *span, max(abs(row.records - records), 1), name, said)
+            yield Finding(
+                "damaged", *at[:2], *span, max(abs(row.records - records), 1), name, message
+            )
     for topic, partition, block in sorted(read.whole.keys() - seen):
         records, _ = read.whole[topic, partition, block]
         span = block * BLOCK, (block + 1) * BLOCK

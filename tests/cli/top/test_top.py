@@ -24,7 +24,7 @@ from kstore.cli.top.sample import rows_between
 from kstore.cli.top.sampler import Sampler
 from kstore.clients import AdminClient, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kstore.testing.brokers import Broker
-from tests.beside.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import HttpAnswers, HttpRequest, Reply
 
 pytestmark = pytest.mark.slow
 WAIT_S = 60.0
@@ -227,7 +227,7 @@ def test_a_listener_that_does_not_answer_is_one_sentence(broker: Broker) -> None
 
 def test_a_token_is_sent_and_asked_for() -> None:
     class Guarded(HttpAnswers):
-        def answer(self, asked: Asked) -> Reply:
+        def answer(self, asked: HttpRequest) -> Reply:
             if asked.headers.get("authorization") != "Bearer secret":
                 return Reply(401)
             is_cluster = asked.path == "/cluster"

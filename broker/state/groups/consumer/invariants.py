@@ -28,8 +28,8 @@ def check(group: ConsumerGroup) -> None:
     assert epochs == group.owned, (group.group_id, epochs, group.owned)
     static = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
     assert static == group.static_members, (group.group_id, static)
-    said = Subscriptions().after((), group.members.values())
-    assert said == group.subscriptions, (group.group_id, said, group.subscriptions)
+    subscription = Subscriptions().after((), group.members.values())
+    assert subscription == group.subscriptions, (group.group_id, subscription, group.subscriptions)
     assert set(group.target) <= set(group.members), (group.group_id, set(group.target))
 
 

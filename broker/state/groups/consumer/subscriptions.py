@@ -29,17 +29,17 @@ class Subscriptions:
 
     def add(self, member: Member) -> None:
         """Count a member."""
-        said = _said(member)
-        self._counts[said] = self._counts.get(said, 0) + 1
+        subscription = _subscription(member)
+        self._counts[subscription] = self._counts.get(subscription, 0) + 1
 
     def remove(self, member: Member) -> None:
         """Remove a member from the counts."""
-        said = _said(member)
-        count = self._counts[said] - 1
+        subscription = _subscription(member)
+        count = self._counts[subscription] - 1
         if count:
-            self._counts[said] = count
+            self._counts[subscription] = count
         else:
-            del self._counts[said]
+            del self._counts[subscription]
 
     def after(self, leaving: Iterable[Member], joining: Iterable[Member] = ()) -> Subscriptions:
         """The counts after a change."""
@@ -80,5 +80,5 @@ class Subscriptions:
         return sum(count for (_, each), count in self._counts.items() if each == regex)
 
 
-def _said(member: Member) -> tuple[frozenset[str], str]:
+def _subscription(member: Member) -> tuple[frozenset[str], str]:
     return member.topics, member.regex or ""

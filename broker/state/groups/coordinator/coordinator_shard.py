@@ -91,9 +91,9 @@ class GroupShard:
         rows: Any = QUICK.get(name)
         if rows is None or self.positions or (ctx.image is not None and ctx.image.ordered):
             return None
-        asked: Any = request
-        group: Group | None = self.groups.get(asked.group_id)
-        if group is None or (name in BEATS and (asked.need_position or asked.position)):
+        requested: Any = request
+        group: Group | None = self.groups.get(requested.group_id)
+        if group is None or (name in BEATS and (requested.need_position or requested.position)):
             return None
         row = rows.get(group.kind)
         return None if row is None else resolve(row)(self, group, request, ctx)

@@ -151,38 +151,38 @@ def commit_error(
 
 
 def offset_error(
-    shard: ShardState, ctx: GroupContext, group_id: str, topic: str, asked: OffsetToCommit
+    shard: ShardState, ctx: GroupContext, group_id: str, topic: str, requested: OffsetToCommit
 ) -> int:
     """The error of one offset, independent of the member: its metadata is too long, or (KIP-232) it
     has an older partition epoch or leader epoch than the stored offset, or belongs to a deleted
     topic. Epoch -1 skips a check.
     """
-    if is_metadata_too_long(asked.committed_metadata, shard.settings):
+    if is_metadata_too_long(requested.committed_metadata, shard.settings):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if asked.partition_epoch == NO_EPOCH:
+    if requested.partition_epoch == NO_EPOCH:
         return ErrorCode.NONE
-    index = asked.partition_index
+    index = requested.partition_index
     image = None if ctx.image is None else ctx.image.partition(topic, index)
-    if image is not None and asked.partition_epoch < image.partition_epoch:
+    if image is not None and requested.partition_epoch < image.partition_epoch:
         return ErrorCode.INVALID_PARTITION_EPOCH
     stored = shard.offsets.get(group_id, topic, index)
-    if stored is None or asked.partition_epoch > stored.partition_epoch:
+    if stored is None or requested.partition_epoch > stored.partition_epoch:
         return ErrorCode.NONE
-    if asked.partition_epoch < stored.partition_epoch:
+    if requested.partition_epoch < stored.partition_epoch:
         return ErrorCode.INVALID_PARTITION_EPOCH
-    if NO_EPOCH != asked.committed_leader_epoch < stored.leader_epoch:
+    if NO_EPOCH != requested.committed_leader_epoch < stored.leader_epoch:
         return ErrorCode.INVALID_LEADER_EPOCH
     return ErrorCode.NONE
 
 
-def of_a_life(ctx: GroupContext, topic: str, asked: OffsetToCommit) -> OffsetToCommit:
+def of_a_life(ctx: GroupContext, topic: str, requested: OffsetToCommit) -> OffsetToCommit:
     """The offset as it is stored: with the current partition epoch if the client sends none and the
     topic may be contracted, since a later partition with the same number has another epoch.
     """
-    if asked.partition_epoch != NO_EPOCH or ctx.image is None or topic not in ctx.image.ordered:
-        return asked
-    image = ctx.image.partition(topic, asked.partition_index)
-    return asked if image is None else asked.replaced(partition_epoch=image.partition_epoch)
+    if requested.partition_epoch != NO_EPOCH or ctx.image is None or topic not in ctx.image.ordered:
+        return requested
+    image = ctx.image.partition(topic, requested.partition_index)
+    return requested if image is None else requested.replaced(partition_epoch=image.partition_epoch)
 
 
 def is_metadata_too_long(metadata: str | None, settings: GroupSettings) -> bool:
@@ -246,8 +246,8 @@ def delete_offsets(
         response = OffsetDeleteResponseTopic(name=topic.name)
         topics.append(response)
         subscribed = group.is_subscribed_to(topic.name)
-        for asked in topic.partitions:
-            partition = asked.partition_index
+        for requested in topic.partitions:
+            partition = requested.partition_index
             response.partitions.append(
                 OffsetDeleteResponsePartition(
                     partition_index=partition,

@@ -101,14 +101,14 @@ def _altered(
 ) -> AlterShareGroupOffsetsResponseTopic:
     """The response for one topic with these partitions."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
-    for asked in topic.partitions:
-        row = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
-        if not 0 <= asked.partition_index < len(partitions):
+    for requested in topic.partitions:
+        row = AlterShareGroupOffsetsResponsePartition(partition_index=requested.partition_index)
+        if not 0 <= requested.partition_index < len(partitions):
             row.error_code = UNKNOWN
-            row.error_message = f"There is no {topic.topic_name}-{asked.partition_index}."
+            row.error_message = f"There is no {topic.topic_name}-{requested.partition_index}."
         else:
-            known = partitions[asked.partition_index].partition_epoch
-            row.error_code = partition_epoch_error(asked.partition_epoch, known)
+            known = partitions[requested.partition_index].partition_epoch
+            row.error_code = partition_epoch_error(requested.partition_epoch, known)
             if row.error_code != ErrorCode.NONE:
                 row.error_message = (
                     f"The offset belongs to another topic called {topic.topic_name}."

@@ -43,9 +43,9 @@ def test_what_is_set_at_run_time_comes_first_and_this_brokers_before_the_cluster
 
 def test_what_is_asked_for_is_looked_at_instead() -> None:
     found = settings(configs({OWN: "1"}, {}))
-    assert value(found, asked={}) == 5
-    assert value(found, asked={NAME: "9"}) == 9
-    assert value(found, asked={OWN: "4", NAME: "9"}) == 4
+    assert value(found, requested={}) == 5
+    assert value(found, requested={NAME: "9"}) == 9
+    assert value(found, requested={OWN: "4", NAME: "9"}) == 4
 
 
 def test_a_bad_value_in_the_store_is_refused() -> None:

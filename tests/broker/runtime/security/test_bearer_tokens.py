@@ -15,7 +15,7 @@ from kstore.broker.runtime.security.bearer_tokens import BearerTokens
 from kstore.config import ConfigError
 from kstore.config.sasl_configs import SASL_CONFIGS
 from kstore.net.sasl_server import TokenRefusedError
-from tests.beside.http_answers import Asked, HttpAnswers, Reply
+from tests.beside.http_answers import HttpAnswers, HttpRequest, Reply
 from tests.broker.runtime.security.sasl_harness import Signer
 
 
@@ -28,7 +28,7 @@ class Endpoint(HttpAnswers):
         self.asked = 0
         self.redirect: str | None = None
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: HttpRequest) -> Reply:
         self.asked += 1
         if self.redirect is not None and asked.path == "/jwks":
             return Reply(302, headers={"Location": self.redirect})

@@ -63,19 +63,19 @@ TOKENS = st.builds(
 )  # fmt: skip
 
 
-def made(asked_ms: int, limits: Lifetimes = LIMITS, *renewers: Principal) -> object:
-    return new_token("id", ALICE, CAROL, renewers, 5, asked_ms, limits)
+def made(requested_ms: int, limits: Lifetimes = LIMITS, *renewers: Principal) -> object:
+    return new_token("id", ALICE, CAROL, renewers, 5, requested_ms, limits)
 
 
 @pytest.mark.parametrize(
-    ("asked_ms", "max_ms", "expires_ms"),
+    ("requested_ms", "max_ms", "expires_ms"),
     [(-1, 1005, 105), (0, 1005, 105), (50, 55, 55), (500, 505, 105), (2**63 - 1, 1005, 105)],
 )
 def test_a_token_lives_as_long_as_asked_but_no_longer_than_allowed(
-    asked_ms: int, max_ms: int, expires_ms: int
+    requested_ms: int, max_ms: int, expires_ms: int
 ) -> None:
     expected = DelegationToken("id", ALICE, CAROL, (BOB, BOB), 5, expires_ms, max_ms)
-    assert made(asked_ms, LIMITS, BOB, BOB) == expected
+    assert made(requested_ms, LIMITS, BOB, BOB) == expected
 
 
 def test_times_do_not_overflow() -> None:

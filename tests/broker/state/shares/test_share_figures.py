@@ -29,7 +29,7 @@ def test_the_ratio_is_of_the_time_since_the_fetch_before() -> None:
 def test_groups_beyond_the_limit_are_counted_together() -> None:
     figures = ShareFigures()
     for number in range(share_figures.MOST_GROUPS + 10):
-        figures.fetched(f"g{number}", asked=4, acquired=number % 2, took_us=5)
+        figures.fetched(f"g{number}", requested=4, acquired=number % 2, took_us=5)
     assert len(figures.groups) == share_figures.MOST_GROUPS + 1
     others = figures.groups[share_figures.OTHERS]
     assert (others.fetch_ratio.count, others.fetch_ratio.total) == (10, 125)

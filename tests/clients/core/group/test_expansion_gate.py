@@ -93,12 +93,12 @@ def test_a_partition_that_was_taken_away_asks_for_nothing() -> None:
 
 def test_only_what_was_asked_for_is_reported_and_news_are_told() -> None:
     gate = ExpansionGate()
-    assert gate.asked([tp(0), tp(1)])
+    assert gate.requested([tp(0), tp(1)])
     assert gate.is_asked
-    assert not gate.asked([tp(1)])
+    assert not gate.requested([tp(1)])
     assert gate.reported({tp(0): 3, tp(1): 4}) == {tp(1): 4}
     assert gate.reported({}) == {}
-    assert not gate.asked([])
+    assert not gate.requested([])
     assert not gate.is_asked
 
 
