@@ -1,4 +1,5 @@
-"""Layout and format of the nodes of topics, configs and brokers in the coordination store.
+"""Layout and format of the nodes of topics and brokers in the coordination store; those of configs
+are in config_nodes.py.
 
 They are those of Kafka with ZooKeeper. All reads and writes go through a Store.
 """
@@ -11,6 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
+from kstore.broker.coordination.config_nodes import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    config_node,
+    read_topic_configs,
+)
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
     TOPICS,
@@ -41,7 +48,6 @@ __all__ = [
     "bump_ops",
     "cluster_id",
     "cluster_id_node",
-    "config_node",
     "create_topic",
     "delete_topic",
     "find_topics",
@@ -49,23 +55,17 @@ __all__ = [
     "prepare",
     "raise_leader_epochs",
     "read_cluster_id",
-    "read_configs",
     "read_count",
     "read_deletions",
     "read_expansions",
     "read_made",
     "read_topic",
-    "read_topic_configs",
     "read_topics",
     "register_broker",
-    "set_configs",
     "take_failed_log_dirs",
     "topic_node",
-    "write_configs",
 ]
 
-TOPIC_CONFIGS = "/config/topics"
-BROKER_CONFIGS = "/config/brokers"
 BROKER_IDS = "/brokers/ids"
 DELETIONS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -80,7 +80,6 @@ BROKER_FEATURES = {
 }
 """The features that a broker of this version registers."""
 CONTROLLER_EPOCH = 1
-MAX_NAME = 400  # bytes of a path's last part
 
 
 def prepare(store: Store) -> None:
@@ -176,15 +175,6 @@ def read_topic(store: Store, name: str) -> TopicImage:
         )
     configs = read_topic_configs(store, name)
     return TopicImage(name, decode_id(node["topic_id"]), tuple(partitions), configs)
-
-
-def read_topic_configs(store: Store, name: str) -> dict[str, str]:
-    """The settings of a topic. Empty without a node."""
-    try:
-        data, _ = store.get(f"{TOPIC_CONFIGS}/{name}")
-    except NoNodeError:
-        return {}
-    return dict(json.loads(data)["config"])
 
 
 def read_expansions(store: Store) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -388,65 +378,6 @@ def take_failed_log_dirs(store: Store) -> set[int]:
     return brokers
 
 
-def set_configs(store: Store, topic: str, configs: Mapping[str, str]) -> None:
-    """Replace the settings of a topic."""
-    store.set(f"{TOPIC_CONFIGS}/{topic}", config_node(configs))
-
-
-def read_configs(store: Store, kind: str) -> dict[str, dict[str, str]]:
-    """The settings below ``/config/<kind>``, by name. Empty if there never were any."""
-    folder = f"/config/{kind}"
-    try:
-        nodes = store.children(folder)
-    except NoNodeError:
-        return {}
-    found = {}
-    for node in nodes:
-        written = json.loads(store.get(f"{folder}/{node}")[0])
-        found[written.get("name") or _unquoted(node)] = written["config"]
-    return found
-
-
-def write_configs(store: Store, kind: str, name: str, configs: Mapping[str, str]) -> None:
-    """Replace the settings of a name below ``/config/<kind>``. A node without settings is
-    deleted.
-    """
-    path = f"/config/{kind}/{_quoted(name)}"
-    exists = store.exists(path)
-    if configs:
-        store.ensure(f"/config/{kind}")
-        node = {"version": 1, "config": dict(configs)}
-        if "/#" in path:
-            node["name"] = name
-        store.multi([Set(path, _json(node)) if exists else Create(path, _json(node))])
-    elif exists:
-        store.delete(path)
-
-
-def _quoted(name: str) -> str:
-    """A name as the last part of a path, quoted as in Kafka, except <default>.
-
-    A name that is too long for a path is replaced by # and its hash; the node contains the name.
-    """
-    if (name.isascii() and name.isalnum() and len(name) <= MAX_NAME) or name == "<default>":
-        return name
-    from hashlib import sha256
-    from urllib.parse import quote
-
-    quoted = quote(name, safe="")
-    if name in {".", ".."}:
-        quoted = quoted.replace(".", "%2E")
-    return quoted if len(quoted) <= MAX_NAME else f"#{sha256(name.encode()).hexdigest()}"
-
-
-def _unquoted(node: str) -> str:
-    if "%" not in node:
-        return node
-    from urllib.parse import unquote
-
-    return unquote(node)
-
-
 def encode_id(value: UUID) -> str:
     """A topic's or cluster's id in Kafka's format: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
@@ -487,11 +418,6 @@ def topic_node(topic: TopicImage, added: Sequence[Sequence[int]] = ()) -> bytes:
             "removing_replicas": {str(i): list(p.removing) for i, p in parts if p.removing},
         }
     )
-
-
-def config_node(configs: Mapping[str, str]) -> bytes:
-    """The settings of one entity in Kafka's format."""
-    return _json({"version": 1, "config": dict(configs)})
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes, znodes
 from kstore.broker.coordination.partition_nodes import RECOVERING
 from kstore.broker.coordination.store import WatchEvent
 from kstore.broker.runtime.controller.decisions import UNCLEAN_ELECTION, Decisions
@@ -130,9 +130,9 @@ class Controller(Decisions):
         store = self.coordination
         self._watches = [
             store.watch(znodes.BROKER_IDS, self._on_watch),
-            store.watch(znodes.TOPIC_CONFIGS, self._on_watch),
+            store.watch(config_nodes.TOPIC_CONFIGS, self._on_watch),
             store.watch(znodes.LOG_DIR_EVENTS, self._on_watch),
-            store.watch(znodes.BROKER_CONFIGS, self._on_watch),
+            store.watch(config_nodes.BROKER_CONFIGS, self._on_watch),
             store.watch(FEATURE_NODE, self._on_watch),
         ]
 
@@ -142,9 +142,9 @@ class Controller(Decisions):
             self._node.loop.call_soon_threadsafe(self._note, event.path)
 
     def _note(self, path: str) -> None:
-        if path.startswith(znodes.TOPIC_CONFIGS):
-            self._changed_configs.add(path.removeprefix(znodes.TOPIC_CONFIGS).strip("/"))
-        self._changed_cluster |= path.startswith((znodes.BROKER_CONFIGS, FEATURE_NODE))
+        if path.startswith(config_nodes.TOPIC_CONFIGS):
+            self._changed_configs.add(path.removeprefix(config_nodes.TOPIC_CONFIGS).strip("/"))
+        self._changed_cluster |= path.startswith((config_nodes.BROKER_CONFIGS, FEATURE_NODE))
         self.brokers_changed.set()
 
     async def _follow(self) -> None:

@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes, znodes
 from kstore.broker.coordination.store import BadVersionError, Create, NodeExistsError, Op, Set
 from kstore.broker.runtime.metadata.features import FEATURE_NODE
 from kstore.broker.state.metadata.features import FEATURES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_INSYNC_REPLICAS", "ClusterSettings", "keep_min_isr", "read_settings", "writes_of"]
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-FOLDER = znodes.BROKER_CONFIGS
+FOLDER = config_nodes.BROKER_CONFIGS
 DEFAULTS = f"{FOLDER}/<default>"
 
 
@@ -59,10 +59,10 @@ def keep_min_isr(store: Store, value: int) -> None:
     op: Op
     if known is None:
         store.ensure(FOLDER)
-        op = Create(DEFAULTS, znodes.config_node({MIN_INSYNC_REPLICAS: str(value)}))
+        op = Create(DEFAULTS, config_nodes.config_node({MIN_INSYNC_REPLICAS: str(value)}))
     else:
         configs = json.loads(known[0])["config"]
         configs.setdefault(MIN_INSYNC_REPLICAS, str(value))
-        op = Set(DEFAULTS, znodes.config_node(configs), known[1].version)
+        op = Set(DEFAULTS, config_nodes.config_node(configs), known[1].version)
     with suppress(BadVersionError, NodeExistsError):  # another broker has set it
         store.multi([op])

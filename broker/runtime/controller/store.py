@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.broker.coordination import registration, znodes
+from kstore.broker.coordination import config_nodes, registration, znodes
 from kstore.broker.coordination.contraction_nodes import CONTRACTIONS
 from kstore.broker.coordination.partition_nodes import (
     PARTITION_EPOCH,
@@ -115,7 +115,7 @@ class ControllerStore:
 
     def topic_configs(self, name: str) -> tuple[dict[str, str], int]:
         """The settings of a topic, and how often they were written."""
-        [known] = self._store.read_many([f"{znodes.TOPIC_CONFIGS}/{name}"])
+        [known] = self._store.read_many([f"{config_nodes.TOPIC_CONFIGS}/{name}"])
         return ({}, 0) if known is None else (json.loads(known[0])["config"], writes_of(known[1]))
 
     def failed_log_dirs(self) -> set[int]:
@@ -137,7 +137,7 @@ class ControllerStore:
         )
         names = self._store.children(znodes.TOPICS)
         nodes = self._store.read_many([f"{znodes.TOPICS}/{name}" for name in names])
-        configs = self._store.read_many([f"{znodes.TOPIC_CONFIGS}/{name}" for name in names])
+        configs = self._store.read_many([f"{config_nodes.TOPIC_CONFIGS}/{name}" for name in names])
         topics = []
         for name, node, config in zip(names, nodes, configs, strict=True):
             if name in marks:
@@ -254,8 +254,8 @@ class ControllerStore:
         """
         made = _numbered(topic, 0, first_epoch)
         path = f"{znodes.TOPICS}/{topic.name}"
-        configs = f"{znodes.TOPIC_CONFIGS}/{topic.name}"
-        node = znodes.config_node(topic.configs)
+        configs = f"{config_nodes.TOPIC_CONFIGS}/{topic.name}"
+        node = config_nodes.config_node(topic.configs)
         exists = self._store.exists(configs)
         begin: list[Op] = [
             Create(path, znodes.topic_node(topic)),
@@ -359,7 +359,7 @@ class ControllerStore:
         last = [
             f"{path}/partitions",
             path,
-            f"{znodes.TOPIC_CONFIGS}/{name}",
+            f"{config_nodes.TOPIC_CONFIGS}/{name}",
             f"{EXPANSIONS}/{name}",
             f"{CONTRACTIONS}/{name}",
             f"{znodes.DELETIONS}/{name}",

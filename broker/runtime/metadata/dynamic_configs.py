@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes
 from kstore.broker.state.linear_regex import LinearRegex
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class DynamicConfigs:
 
     def load(self) -> None:
         """Read the store, and apply its settings. Blocks."""
-        self._take_brokers(znodes.read_configs(self._store, "brokers"))
-        self.groups = znodes.read_configs(self._store, "groups")
-        self.subscriptions = znodes.read_configs(self._store, "client-metrics")
+        self._take_brokers(config_nodes.read_configs(self._store, "brokers"))
+        self.groups = config_nodes.read_configs(self._store, "groups")
+        self.subscriptions = config_nodes.read_configs(self._store, "client-metrics")
         self._act()
 
     async def reload(self, kind: str) -> None:
@@ -89,7 +89,7 @@ class DynamicConfigs:
         broker may have changed them, and apply the changes.
         """
         async with self.lock:
-            found = await self._run_blocking(lambda: znodes.read_configs(self._store, kind))
+            found = await self._run_blocking(lambda: config_nodes.read_configs(self._store, kind))
             if kind == "groups":
                 self.groups = found
                 self._group_values.clear()
@@ -198,7 +198,9 @@ class DynamicConfigs:
         self._group_values.clear()
 
     async def _write(self, kind: str, name: str, configs: dict[str, str]) -> None:
-        await self._run_blocking(lambda: znodes.write_configs(self._store, kind, name, configs))
+        await self._run_blocking(
+            lambda: config_nodes.write_configs(self._store, kind, name, configs)
+        )
 
     def _act(self) -> None:
         from kstore.config import ConfigError

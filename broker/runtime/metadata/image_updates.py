@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from kstore._fast.broker.partition import Partition, TopicEntry
-from kstore.broker.coordination.znodes import read_topic_configs
+from kstore.broker.coordination.config_nodes import read_topic_configs
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.state.metadata.image import BrokerImage, Endpoint, PartitionImage, TopicImage
 from kstore.broker.state.metadata.retirement import Retirement

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kstore.broker.coordination.znodes import read_topic_configs
+from kstore.broker.coordination.config_nodes import read_topic_configs
 from kstore.broker.runtime.peers.to_controller import ask_controller
 from kstore.broker.runtime.slices import Slices
 from kstore.broker.runtime.topics.topics import Topics

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes, znodes
 from kstore.broker.coordination.partition_nodes import max_partition_epoch
 from kstore.broker.coordination.store import NoNodeError, StoreError
 from kstore.broker.runtime.slices import Slices
@@ -420,7 +420,7 @@ class Topics:
             if validate_only:
                 return
             try:
-                await self._in_store(lambda: znodes.set_configs(self._store, name, checked))
+                await self._in_store(lambda: config_nodes.set_configs(self._store, name, checked))
             except NoNodeError:  # another broker has deleted it
                 raise no_topic(name) from None
             topic = self._known(name)  # the topic may have changed meanwhile

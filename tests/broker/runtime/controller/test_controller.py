@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes
 from kstore.broker.runtime.controller.channels import MOST_LEADERSHIPS
 from kstore.broker.state.metadata.image import PartitionImage
 from kstore.broker.state.metadata.topic_rules import NewPartitions, NewTopic, TopicError
@@ -226,7 +226,7 @@ def test_the_feature_and_min_insync_replicas_change_who_is_eligible() -> None:
             return cluster.controller.state.topics["t"].partitions[0]
 
         assert cluster.controller.state.keeps_elr
-        assert znodes.read_configs(cluster.store, "brokers")["<default>"] == {
+        assert config_nodes.read_configs(cluster.store, "brokers")["<default>"] == {
             "min.insync.replicas": "1"
         }
         only.stop()
@@ -449,7 +449,7 @@ def test_an_unclean_election_takes_place_once_it_is_allowed() -> None:
         await cluster.settle()
         controller = cluster.controller
         assert controller.state.topics["t"].partitions[0].leader == -1
-        znodes.set_configs(cluster.store, "t", {"unclean.leader.election.enable": "true"})
+        config_nodes.set_configs(cluster.store, "t", {"unclean.leader.election.enable": "true"})
         await reached(lambda: controller.state.topics["t"].partitions[0].leader == 1)
         assert controller.state.topics["t"].partitions[0].isr == (1,)
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from kstore.broker.coordination import znodes
+from kstore.broker.coordination import config_nodes, znodes
 from kstore.broker.state.metadata.image import PartitionImage, TopicImage
 from kstore.errors import ErrorCode
 from kstore.protocol.controller.broker_requests import FULL, INCREMENTAL
@@ -395,12 +395,12 @@ async def test_configs_of_topics_follow_the_store(folder: Path) -> None:
         assert partition is not None
         other = broker.store.new_session()
         try:
-            znodes.set_configs(other, "t", {"segment.bytes": "2000000"})
+            config_nodes.set_configs(other, "t", {"segment.bytes": "2000000"})
             async with asyncio.timeout(30):
                 while partition.log.config.segment_bytes != 2_000_000:
                     await asyncio.sleep(0.01)
             assert broker.image.topics["t"].configs == {"segment.bytes": "2000000"}
-            znodes.write_configs(other, "brokers", "<default>", {"log.retention.ms": "12345"})
+            config_nodes.write_configs(other, "brokers", "<default>", {"log.retention.ms": "12345"})
             async with asyncio.timeout(30):
                 while partition.log.config.retention_ms != 12_345:
                     await asyncio.sleep(0.01)
