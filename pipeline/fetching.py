@@ -54,8 +54,8 @@ class FetchClient:
     """
 
     def __init__(self, settings: Mapping[str, Any], *, blocking: bool = False) -> None:
-        self.is_blocking = blocking
         self.settings = client_settings("consumer", settings)
+        self.is_blocking = blocking and self.settings["security.protocol"] == "PLAINTEXT"
         self.thread = LoopThread()
         self.cluster = ClusterClient(self.settings)
         self.isolation = ISOLATION[self.settings["isolation.level"]]
