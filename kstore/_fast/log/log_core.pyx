@@ -1,7 +1,6 @@
 # The append core of one log, for every origin: analyse, plan (append_plan.pyx), write, commit.
 # Nothing that others see changes before the write has succeeded. One lock per log serializes the
-# appends of many threads; the GIL is released for work on large batches. kstore.log, the owner,
-# opens, rolls and removes files.
+# appends of many threads; large batches release the GIL. kstore.log opens, rolls, removes files.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
@@ -20,8 +19,7 @@ from kstore._fast.log.read_hints cimport remember
 from kstore._fast.log.segment_file cimport SegmentFile, iovec
 from kstore._fast.record.batch cimport BATCH_OK, BatchInfo, read_batch_header
 from kstore._fast.record.builder cimport (
-    RecordBatchBuilder, build_single, milliseconds, single_batch_room,
-)
+    RecordBatchBuilder, build_single, milliseconds, single_batch_room)
 from kstore._fast.record.memory cimport MemoryView, view_of
 
 cdef enum:
