@@ -34,8 +34,7 @@ from tests.broker.runtime.replication.in_cluster import (
     state,
     stop,
 )
-from tests.log.handling import remove_index
-from tests.log.segments.test_damage import flip
+from tests.log.handling import flip_bit, remove_index
 from tests.plain_messages import Ask
 
 
@@ -236,7 +235,7 @@ def test_a_last_batch_from_an_epoch_that_has_not_begun_is_damaged(
                 broker.partition_writer().append(T0, build_batch([value]))
         [file] = (folder / "data" / "t-0").glob("*.log")
         [_, last] = batches(file.read_bytes())
-        flip(file, last.position + 14, 3)
+        flip_bit(file, last.position + 14, 3)
         remove_index(folder / "data")
         async with opened(folder) as broker:
             manager = broker.replica_manager
