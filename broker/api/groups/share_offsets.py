@@ -151,19 +151,19 @@ def _described_topic(
     topic_id = ids.get(topic.topic_name, ZERO_UUID)
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id)
     for index in topic.partitions:
-        row = DescribeShareGroupOffsetsResponsePartition(
+        described = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_OFFSET
         )
         summary = found.get((topic_id, index))
         if isinstance(summary, KafkaError):
-            row.error_code, row.error_message = summary.code, str(summary)
+            described.error_code, described.error_message = summary.code, str(summary)
         elif summary is not None and summary.start_offset != NO_OFFSET:
-            row.start_offset = summary.start_offset
-            row.leader_epoch = max(summary.leader_epoch, 0)
+            described.start_offset = summary.start_offset
+            described.leader_epoch = max(summary.leader_epoch, 0)
             end = ends.get(TopicPartition(topic.topic_name, index))
             if end is not None:  # the number of records that are not delivered yet (KIP-1226)
-                row.lag = end - summary.start_offset - summary.delivery_complete_count
-        answer.partitions.append(row)
+                described.lag = end - summary.start_offset - summary.delivery_complete_count
+        answer.partitions.append(described)
     return answer
 
 
@@ -217,10 +217,10 @@ async def _initialize(
         for requested in topic.partitions
     }
     wanted = {
-        (topic.topic_id, row.partition_index): offsets[topic.topic_name, row.partition_index]
+        (topic.topic_id, part.partition_index): offsets[topic.topic_name, part.partition_index]
         for topic in answer.responses
-        for row in topic.partitions
-        if row.error_code == ErrorCode.NONE
+        for part in topic.partitions
+        if part.error_code == ErrorCode.NONE
     }
     states = broker.share_states()
     group = states.group(request.group_id)

@@ -87,7 +87,7 @@ def handle_list_offsets(
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
-    looks: list[_Requested] = []
+    looks: list[_OffsetLookup] = []
     for topic in request.topics:
         found = _topic(broker, request, topic, counts, ctx, looks)
         if topic.name in answered:
@@ -98,7 +98,7 @@ def handle_list_offsets(
     return _answer_later(broker, response, looks) if looks else response
 
 
-class _Requested(NamedTuple):
+class _OffsetLookup(NamedTuple):
     """A partition whose result needs the disk, or a batch that must be unpacked."""
 
     partition: Partition
@@ -112,7 +112,7 @@ class _Requested(NamedTuple):
 
 
 async def _answer_later(
-    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_Requested]
+    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_OffsetLookup]
 ) -> ListOffsetsResponse:
     for row in looks:
         partition = row.partition
@@ -144,7 +144,7 @@ def _topic(
     topic: ListOffsetsTopic,
     counts: Counter[tuple[str, int]],
     ctx: RequestContext,
-    looks: list[_Requested],
+    looks: list[_OffsetLookup],
 ) -> ListOffsetsTopicResponse:
     answers = []
     known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
@@ -181,7 +181,7 @@ def _topic(
                     _fill(answer, _seen(partition, request, found), ctx.api_version)
                 else:
                     looks.append(
-                        _Requested(
+                        _OffsetLookup(
                             partition, requested, request, answer, search, found, ctx.api_version
                         )
                     )
