@@ -40,6 +40,7 @@ def test_what_was_written_is_there_and_what_was_dropped_is_not(descriptor: int, 
     answers = [is_resident(descriptor, 0, MIB, way)]
     drop(descriptor)
     answers.append(is_resident(descriptor, 0, MIB, way))
+    drop(descriptor)  # the kernel may have started to read ahead
     answers.append(is_resident(descriptor, 5, 1, way))
     assert bring_in(descriptor, 0, MIB) == MIB
     answers.append(is_resident(descriptor, 0, MIB, way))

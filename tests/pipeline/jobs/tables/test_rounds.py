@@ -65,7 +65,7 @@ class Rounds:
         self.told.append(data["records"])
 
     def run(self, every_s: float | None) -> None:
-        running: Any = SimpleNamespace(spark=fake_spark(), say=self.said.append, done=self.done)
+        running: Any = SimpleNamespace(spark=fake_spark(), print=self.said.append, done=self.done)
         command._rounds(running, OPTIONS, every_s)
 
 
