@@ -277,11 +277,12 @@ class Producer(Client):
         """
         taken = 0
         for row in messages:
-            on_delivery = row.get("callback") or row.get("on_delivery") or callback or on_delivery
+            own = row.get("callback") or row.get("on_delivery")
             try:
                 self.produce(
                     topic, row.get("value"), row.get("key"), row.get("partition", partition),
-                    on_delivery, timestamp=row.get("timestamp", 0), headers=row.get("headers"),
+                    own or callback or on_delivery, timestamp=row.get("timestamp", 0),
+                    headers=row.get("headers"),
                 )  # fmt: skip
                 taken += 1
             except BufferError as error:

@@ -106,7 +106,7 @@ class Processor(Workload):
             if not self._is_good(end.error_code):
                 await self.client.pause()
                 return False
-            found.heard(end.leader_epoch, end.end_offset)
+            found.on_epoch_end(end.leader_epoch, end.end_offset)
         self.history.counts["positions validated"] += 1
         if found.is_lost:
             self._lose(found, epoch)

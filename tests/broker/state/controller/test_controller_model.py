@@ -482,7 +482,7 @@ def _is_noticed(machine: type[Controller]) -> None:
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=300,
+                max_examples=3000,  # it ends with the first that fails
                 stateful_step_count=20,
                 deadline=None,
                 database=None,

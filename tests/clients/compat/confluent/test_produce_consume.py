@@ -48,6 +48,22 @@ def test_a_delivery_report_says_where_the_message_is(library: Library) -> None:
     assert kinds == {library.root.TIMESTAMP_CREATE_TIME}
 
 
+def test_each_message_of_a_batch_reports_to_its_own_callback(library: Library) -> None:
+    reports: list[tuple[str, bytes]] = []
+
+    def report_as(name: str) -> Any:
+        return lambda error, message: reports.append((name, message.value()))
+
+    producer = library.root.Producer(library.config())
+    rows = [{"value": b"1"}, {"value": b"2", "callback": report_as("own")}, {"value": b"3"}]
+    taken = producer.produce_batch(
+        library.new_topic(), rows, partition=0, on_delivery=report_as("all")
+    )
+    assert taken == 3
+    assert producer.flush(PATIENCE_S) == 0
+    assert reports == [("all", b"1"), ("own", b"2"), ("all", b"3")]
+
+
 def test_a_topic_that_cannot_be_is_told_to_the_callback(library: Library) -> None:
     told: list[int] = []
     producer = library.root.Producer(library.config())
