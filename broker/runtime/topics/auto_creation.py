@@ -6,7 +6,8 @@ other topics: while the controller or a log dir hangs, the creation continues wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
@@ -20,6 +21,8 @@ __all__ = ["AutoCreation"]
 
 WAIT_S = 1.0
 """How long a client waits for new topics. A creation usually takes milliseconds."""
+MOST = 1000
+"""So many topics are created at a time. While they hang, clients cannot add more."""
 TEMPORARY = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Temporary errors of a creation. Clients get another error, after which they retry."""
 
@@ -30,39 +33,37 @@ class AutoCreation:
     def __init__(self, node: Node, topics: Topics) -> None:
         self._loop = node.loop
         self._topics = topics
-        self._creations: dict[str, asyncio.Future[int]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._creations: dict[str, asyncio.Task[int]] = {}
 
-    async def create(self, names: Iterable[str]) -> dict[str, int]:
-        """Create these topics, in this order. Returns the error codes of those that do not exist
-        yet: LEADER_NOT_AVAILABLE if the creation takes longer than a second. Requests for the same
-        topic wait for one creation.
+    async def create(self, names: Sequence[str]) -> dict[str, int]:
+        """Create these topics. Returns the error codes of those that do not exist yet:
+        LEADER_NOT_AVAILABLE if the creation takes longer than a second. Requests for the same topic
+        wait for one creation.
         """
-        names = list(names)
-        added = [name for name in names if name not in self._creations]
-        if added:
-            begun = {name: self._loop.create_future() for name in added}
-            self._creations |= begun
-            task = self._loop.create_task(self._create_all(begun))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        creations = {name: self._creations[name] for name in names}
-        await asyncio.wait(creations.values(), timeout=WAIT_S)
-        codes = {
-            name: creation.result() if creation.done() else ErrorCode.LEADER_NOT_AVAILABLE
-            for name, creation in creations.items()
-        }
+        for name in names:
+            if name not in self._creations and len(self._creations) < MOST:
+                creation = self._creations[name] = self._loop.create_task(self._create(name))
+                creation.add_done_callback(partial(self._end, name))
+        creations = {name: self._creations[name] for name in names if name in self._creations}
+        if creations:
+            await asyncio.wait(creations.values(), timeout=WAIT_S)
+        codes: dict[str, int] = dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
+        for name, creation in creations.items():
+            if creation.done() and not creation.cancelled():
+                codes[name] = creation.result()
         return {name: code for name, code in codes.items() if code != ErrorCode.NONE}
 
-    async def _create_all(self, creations: Mapping[str, asyncio.Future[int]]) -> None:
-        for name, creation in creations.items():
-            try:
-                creation.set_result(await self._create(name))
-            except Exception as problem:  # noqa: BLE001 - whoever waits gets it
-                creation.set_exception(problem)
-                creation.exception()  # perhaps nobody waits any more
-            finally:
-                del self._creations[name]
+    async def close(self) -> None:
+        """Give up the creations that have not ended."""
+        creations = list(self._creations.values())
+        for creation in creations:
+            creation.cancel()
+        await asyncio.gather(*creations, return_exceptions=True)
+
+    def _end(self, name: str, creation: asyncio.Task[int]) -> None:
+        del self._creations[name]
+        if not creation.cancelled():
+            creation.exception()  # perhaps nobody waits any more
 
     async def _create(self, name: str) -> int:
         try:

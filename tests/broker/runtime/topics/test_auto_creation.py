@@ -36,7 +36,8 @@ def test_metadata_describes_the_other_topics_while_a_creation_hangs(
 
         async def hang(new: NewTopic) -> Any:
             begun.append(new.name)
-            await released.wait()
+            if new.name == "new":
+                await released.wait()
             return await ensure(new)
 
         async def error_codes() -> dict[str, int]:
@@ -45,11 +46,11 @@ def test_metadata_describes_the_other_topics_while_a_creation_hangs(
             return {topic.name: topic.error_code for topic in response.topics}
 
         monkeypatch.setattr(world.broker.topics, "ensure", hang)
-        for _ in range(2):
-            assert await error_codes() == {"new": NOT_YET, "newer": NOT_YET, "old": 0}
-        assert begun == ["new"], "the second request waited for the first one's creation"
+        while await error_codes() != {"new": NOT_YET, "newer": 0, "old": 0}:
+            pass
+        assert begun == ["new", "newer"], "later requests waited for the first one's creations"
         released.set()
-        while not world.broker.image.topics.keys() >= {"new", "newer"}:
+        while "new" not in world.broker.image.topics:
             await asyncio.sleep(0.001)
         assert await error_codes() == {"new": 0, "newer": 0, "old": 0}
         assert begun == ["new", "newer"]
@@ -78,3 +79,30 @@ def test_a_refused_creation_is_tried_again_at_the_next_request(code: int, answer
 
     asyncio.run(ask())
     assert refused == ["t", "t"]
+
+
+def test_so_many_creations_hang_at_most_and_closing_gives_them_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auto_creation, "WAIT_S", 0.01)
+    monkeypatch.setattr(auto_creation, "MOST", 2)
+    begun = []
+
+    async def hang(new: NewTopic) -> Any:
+        begun.append(new.name)
+        await asyncio.Event().wait()
+
+    async def ask() -> None:
+        node: Any = SimpleNamespace(loop=asyncio.get_running_loop())
+        topics: Any = SimpleNamespace(ensure=hang)
+        creation = AutoCreation(node, topics)
+        for names in (["a", "b", "c"], ["c", "d"]):
+            assert await creation.create(names) == dict.fromkeys(names, NOT_YET)
+        waiting = asyncio.create_task(creation.create(["a"]))
+        await asyncio.sleep(0)
+        await creation.close()
+        assert await waiting == {"a": NOT_YET}
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(ask())
+    assert begun == ["a", "b"]
