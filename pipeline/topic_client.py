@@ -114,6 +114,7 @@ class TopicClient:
         ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
             ends: dict[TopicPartition, FoundOffset] = {}
             request = asyncio.ensure_future(self._look(cluster, last, ends))
+            await asyncio.sleep(0)  # it needs the leaders of the view, which _all may clear
             try:
                 lives = self._selected(await self._all(cluster))
                 if lives != last or await request:

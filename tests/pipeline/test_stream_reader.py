@@ -277,16 +277,18 @@ def test_progress_reports_where_the_partitions_end(
     assert told["topics"][topic]["partitions"]["0"]["offset"] == 10
 
 
+@pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
 def test_ends_are_requested_with_the_metadata_while_it_stays_the_same(
     broker: Broker,
     admin: AdminClient,
     make_topic: MakeTopic,
     start: Start,
     monkeypatch: pytest.MonkeyPatch,
+    option: str,
 ) -> None:
     topic = make_topic(1)
     tp = TopicPartition(topic, 0)
-    client = start(topic).reader._client
+    client = start(topic, **{option: topic}).reader._client
     write(broker.bootstrap_servers, topic, range(3))
     first, ends = client.partitions_with_ends()
     assert ends == {}, "it did not know the partitions"
