@@ -262,7 +262,9 @@ class _LmdbBackend(Backend):
             os.pwrite(self._lock_file, b"!", 0)
 
     def _keep_room(self) -> None:
-        keep_room(os.path.join(self._path, DATA), LEAST_ROOM_BYTES, ROOM_SHARE)
+        keep_room(
+            os.path.join(self._path, DATA), LEAST_ROOM_BYTES, ROOM_SHARE, most_bytes=MAP_SIZE_BYTES
+        )
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ import kstore
 from kstore.env import SystemEnv
 from kstore.log.cursors.group_offsets import OFFSETS_TOPIC
 from kstore.log.errors import DiskFullError, LogStorageError
+from kstore.log.index.spare_room import keep_room
 from kstore.log.local import checkpoint, durability
 from kstore.log.local.local_log import LocalLog
 from tests.beside import small_disks
@@ -105,6 +106,18 @@ def test_the_index_keeps_space_for_deletions(tmp_path: Path) -> None:
         status = (tmp_path / ".kstore.mdb").stat()
         room = status.st_blocks * 512 - status.st_size
         assert room >= max(128 << 10, status.st_size // 4)
+
+
+def test_room_is_limited_by_the_disk_and_by_the_file_s_largest_size(tmp_path: Path) -> None:
+    def room(path: Path, **limit: int) -> int:
+        path.write_bytes(bytes(4096))
+        keep_room(str(path), 3 << 20, 0.5, **limit)
+        status = path.stat()
+        return status.st_blocks * 512 - status.st_size
+
+    with small_disks.small_disk(tmp_path / "disk", "2m") as folder:
+        assert 1 << 20 < room(folder / "file") < 2 << 20
+    assert room(tmp_path / "file", most_bytes=104_096) <= 100_000 + 4096
 
 
 def test_retention_runs_while_checkpoints_fail(

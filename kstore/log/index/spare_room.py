@@ -14,17 +14,21 @@ from kstore._fast.log.segment_file import SegmentFile
 __all__ = ["keep_room"]
 
 
-def keep_room(path: str, least_bytes: int, share: float) -> None:
-    """Reserve space behind the file: this share of its size, but at least ``least_bytes``. Does
-    nothing while half of that is left, and if the disk is full or its file system cannot reserve
-    space.
+def keep_room(path: str, least_bytes: int, share: float, most_bytes: int = 1 << 62) -> None:
+    """Reserve space behind the file: this share of its size, but at least ``least_bytes``, and no
+    more than the file may grow to ``most_bytes``. Does nothing while half of that is left, and if
+    its file system cannot reserve space. On a disk that is nearly full it reserves less.
     """
     with suppress(OSError):
         status = os.stat(path)
         room = status.st_blocks * 512 - status.st_size
-        wanted = max(least_bytes, int(status.st_size * share))
-        if room < wanted // 2:
-            file = SegmentFile(path, writable=True, create=False)
-            file.share()  # closing it does not give the space back
-            file.preallocate(status.st_size + wanted)
-            file.close()
+        wanted = min(max(least_bytes, int(status.st_size * share)), most_bytes - status.st_size)
+        if room >= wanted // 2:
+            return
+        file = SegmentFile(path, writable=True, create=False)
+        file.share()  # closing it does not give the space back
+        for part in (wanted, wanted // 2, wanted // 4):
+            with suppress(OSError):
+                file.preallocate(status.st_size + part)
+                break
+        file.close()
