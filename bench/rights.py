@@ -23,20 +23,20 @@ from tests.reference.acl_rules import load
 
 __all__ = ["rows"]
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
 GOAL = Goal(1.0, at_least=False, of="value")
+METADATA = 3
 ME = "User:me"
 
 
-def _requests() -> dict[str, tuple[int, int, Message]]:
+def _requests() -> dict[str, tuple[int, Message]]:
     data = PartitionProduceData(index=0, records=build_batch([b"v" * 100]))
     produce = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[data])])
     part = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[part])])
     return {
-        "Fetch, nothing new": (FETCH, 12, fetch),
-        "Metadata, kept answer": (METADATA, 12, MetadataRequest(topics=None)),
-        "Produce, one record of 100 B": (PRODUCE, 9, produce),
+        "Fetch, nothing new": (12, fetch),
+        "Metadata, kept answer": (12, MetadataRequest(topics=None)),
+        "Produce, one record of 100 B": (9, produce),
     }
 
 
@@ -73,13 +73,13 @@ def rows(settings: Settings) -> list[Row]:
     count = settings.pick(20_000, 2_000)
     found = []
 
-    def turn(requested: Authorizer | None, frame: bytes) -> float:
-        plane.plane.authorizer = requested
+    def turn(used: Authorizer | None, frame: bytes) -> float:
+        plane.plane.authorizer = used
         return _us(client, frame, count)
 
     try:
-        for name, (api_key, version, request) in _requests().items():
-            frame = client.frame(api_key, version, request)
+        for name, (version, request) in _requests().items():
+            frame = client.frame(version, request)
             cases: dict[str, Callable[[], float]] = {
                 "with": partial(turn, authorizer, frame),
                 "without": partial(turn, None, frame),
