@@ -91,27 +91,27 @@ def main(command_line: list[str] | None = None) -> int:
     """Run what was requested. Returns 1 if a group or row failed (its error is shown, the others
     still run), and 130 if it was interrupted. The results so far are always written.
     """
-    requested = _arguments(sys.argv[1:] if command_line is None else command_line)
-    if requested.list:
+    arguments = _arguments(sys.argv[1:] if command_line is None else command_line)
+    if arguments.list:
         print("\n".join(f"{name:14} {what}" for name, what in GROUPS.items()))
         print("\n".join(f"  {name:14} {kind.what}" for name, kind in compare.ROWS.items()))
         return 0
     try:
-        groups, wanted = chosen(requested.names)
-        if requested.scratch is not None:
-            requested.scratch.mkdir(parents=True, exist_ok=True)
+        groups, wanted = chosen(arguments.names)
+        if arguments.scratch is not None:
+            arguments.scratch.mkdir(parents=True, exist_ok=True)
     except ValueError as error:
         progress(str(error))
         return 2
     except OSError as error:
-        progress(f"--scratch {requested.scratch} can't be made: {error.strerror}")
+        progress(f"--scratch {arguments.scratch} can't be made: {error.strerror}")
         return 2
     signal.signal(signal.SIGTERM, _terminated)
     signal.signal(signal.SIGINT, _terminated)  # even if a shell ignores it
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # 10,000 partitions have many files
     facts = report.machine()
-    facts["sizes"] = "quick: an indication only" if requested.quick else "full"
+    facts["sizes"] = "quick: an indication only" if arguments.quick else "full"
     rows: list[report.Row] = []
     failed: list[str] = []
     begin = time.monotonic()
@@ -119,10 +119,10 @@ def main(command_line: list[str] | None = None) -> int:
     for name in groups:
         if "interrupted" in facts:
             break
-        with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=requested.scratch) as scratch:
+        with tempfile.TemporaryDirectory(prefix="kstore-bench-", dir=arguments.scratch) as scratch:
             settings = Settings(
-                quick=requested.quick, scratch=Path(scratch), alone=requested.without_kafka,
-                cases=requested.case,
+                quick=arguments.quick, scratch=Path(scratch), alone=arguments.without_kafka,
+                cases=arguments.case,
             )  # fmt: skip
             try:
                 if name == "compare":
@@ -135,9 +135,9 @@ def main(command_line: list[str] | None = None) -> int:
             facts["took"] = f"{time.monotonic() - begin:.0f} s"
             if failed:
                 facts["failed"] = ", ".join(failed)
-            page = report.write(rows, facts, requested.results)
-    print((requested.results / "results.json").read_text() if requested.json else page)
-    progress(f"written to {requested.results}/results.md, .json and .png")
+            page = report.write(rows, facts, arguments.results)
+    print((arguments.results / "results.json").read_text() if arguments.json else page)
+    progress(f"written to {arguments.results}/results.md, .json and .png")
     return 130 if "interrupted" in facts else int(bool(failed))
 
 

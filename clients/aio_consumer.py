@@ -77,7 +77,7 @@ class _TaskPollLoop(PollLoop[asyncio.Event]):
             await self.shell.settle_subscription()
             self._is_unsettled = False
 
-    async def _rung(self, deadline_s: float | None) -> bool:
+    async def _await_event(self, deadline_s: float | None) -> bool:
         event = self.poll_event.event
         if deadline_s is None:
             await event.wait()

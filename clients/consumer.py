@@ -87,7 +87,7 @@ class _ThreadPollLoop(PollLoop[threading.Event]):
             self._has_begun = True
             self._thread.run(_called(self.shell.begin))
 
-    async def _rung(self, deadline_s: float | None) -> bool:
+    async def _await_event(self, deadline_s: float | None) -> bool:
         event = self.poll_event.event
         if deadline_s is None:
             event.wait()

@@ -120,7 +120,7 @@ class PollLoop(ABC, Generic[E]):
         """A poll begins. The shell starts to fetch with the first one."""
 
     @abstractmethod
-    async def _rung(self, deadline_s: float | None) -> bool:
+    async def _await_event(self, deadline_s: float | None) -> bool:
         """Wait until the event is set or the deadline passes; False if the deadline had passed
         before.
         """
@@ -203,7 +203,7 @@ class PollLoop(ABC, Generic[E]):
                         "the consumer has neither topics nor partitions, so poll() would never "
                         "return: call subscribe() or assign() first"
                     )
-                if not await self._rung(deadline_s):
+                if not await self._await_event(deadline_s):
                     return None
         except Exception:
             self._raised()
@@ -255,7 +255,7 @@ class PollLoop(ABC, Generic[E]):
         try:
             while not running.done():
                 problem = await self._call_listener() or problem
-                await self._rung(None)
+                await self._await_event(None)
             found = running.result()
         except BaseException:
             running.cancel()

@@ -113,7 +113,7 @@ class TopicClient:
             cluster: ClusterClient,
         ) -> tuple[dict[TopicPartition, Life], dict[TopicPartition, FoundOffset]]:
             ends: dict[TopicPartition, FoundOffset] = {}
-            request = asyncio.ensure_future(self._look(cluster, last, ends))
+            request = asyncio.ensure_future(self._find_ends(cluster, last, ends))
             await asyncio.sleep(0)  # it needs the leaders of the view, which _all may clear
             try:
                 lives = self._selected(await self._all(cluster))
@@ -126,7 +126,7 @@ class TopicClient:
         self._last, ends = self._ask(f"the partitions of {self._options.selection}", ask)
         return self._last, ends
 
-    async def _look(
+    async def _find_ends(
         self,
         cluster: ClusterClient,
         partitions: Collection[TopicPartition],

@@ -198,10 +198,8 @@ def _await_ready(
     ready: list[Started] = []
     try:
         for process in each_ready(begun, deadline):
-            message = process.ready
-            ready.append(
-                Started(begun[process].node_id, process.pid, message.address, message.ready_ms)
-            )
+            line = process.ready
+            ready.append(Started(begun[process].node_id, process.pid, line.address, line.ready_ms))
             tell(ready[-1])
     except BrokerEndedError as error:
         broker = begun[error.process]

@@ -26,10 +26,10 @@ __all__ = [
     "Completer",
     "broker_configs",
     "brokers",
+    "from_cluster",
     "groups",
     "isolation_levels",
     "profile_names",
-    "requested",
     "resource_configs",
     "resource_keys",
     "resource_names",
@@ -65,7 +65,7 @@ isolation_levels = words("read_committed", "read_uncommitted")
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """The topics, without internal ones."""
-    found = requested(
+    found = from_cluster(
         ctx, lambda admin: [t.name for t in admin.describe_topics() if not t.is_internal]
     )
     return _begin(found, incomplete)
@@ -73,7 +73,7 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def topic_partitions(ctx: typer.Context, incomplete: str) -> list[str]:
     """TOPIC:PARTITION of all topics."""
-    found = requested(
+    found = from_cluster(
         ctx,
         lambda admin: [
             f"{topic.name}:{row.partition}"
@@ -87,13 +87,13 @@ def topic_partitions(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """The groups."""
-    found = requested(ctx, lambda admin: [row.group_id for row in admin.list_groups()])
+    found = from_cluster(ctx, lambda admin: [row.group_id for row in admin.list_groups()])
     return _begin(found, incomplete)
 
 
 def share_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     """The share groups."""
-    found = requested(
+    found = from_cluster(
         ctx, lambda admin: [row.group_id for row in admin.list_groups(types=["share"])]
     )
     return _begin(found, incomplete)
@@ -101,7 +101,9 @@ def share_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def brokers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ids of the brokers that are alive."""
-    found = requested(ctx, lambda admin: [str(b.node_id) for b in admin.describe_cluster().brokers])
+    found = from_cluster(
+        ctx, lambda admin: [str(b.node_id) for b in admin.describe_cluster().brokers]
+    )
     return _begin(found, incomplete)
 
 
@@ -162,7 +164,7 @@ def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _keys_of(ctx: typer.Context) -> list[str]:
     kind, name = str(ctx.params.get("kind")), ctx.params.get("name")
     of = "" if name == "default" else str(name)
-    found = requested(
+    found = from_cluster(
         ctx, lambda admin: admin.describe_configs(of, resource=cast("ResourceKind", kind))
     )
     return found or list(_known(kind))
@@ -191,7 +193,7 @@ def _begin(found: Iterable[str], incomplete: str) -> list[str]:
     return sorted({each for each in found if each.startswith(incomplete)})
 
 
-def requested(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
+def from_cluster(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
     """The cluster's answer, with the -b, -X and --profile of the command line so far; nothing if it
     does not answer within ANSWER_MS.
     """

@@ -87,15 +87,15 @@ def handle_list_offsets(
     """
     counts = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
-    looks: list[_OffsetLookup] = []
+    lookups: list[_OffsetLookup] = []
     for topic in request.topics:
-        found = _topic(broker, request, topic, counts, ctx, looks)
+        found = _topic(broker, request, topic, counts, ctx, lookups)
         if topic.name in answered:
             answered[topic.name].partitions += found.partitions
         elif found.partitions:
             answered[topic.name] = found
     response = ListOffsetsResponse(topics=list(answered.values()))
-    return _answer_later(broker, response, looks) if looks else response
+    return _answer_later(broker, response, lookups) if lookups else response
 
 
 class _OffsetLookup(NamedTuple):
@@ -112,9 +112,9 @@ class _OffsetLookup(NamedTuple):
 
 
 async def _answer_later(
-    broker: OffsetParts, response: ListOffsetsResponse, looks: list[_OffsetLookup]
+    broker: OffsetParts, response: ListOffsetsResponse, lookups: list[_OffsetLookup]
 ) -> ListOffsetsResponse:
-    for row in looks:
+    for row in lookups:
         partition = row.partition
         found: SearchResult
         if isinstance(row.waits, Look):
@@ -144,7 +144,7 @@ def _topic(
     topic: ListOffsetsTopic,
     counts: Counter[tuple[str, int]],
     ctx: RequestContext,
-    looks: list[_OffsetLookup],
+    lookups: list[_OffsetLookup],
 ) -> ListOffsetsTopicResponse:
     answers = []
     known_isolation = request.isolation_level in {READ_UNCOMMITTED, READ_COMMITTED}
@@ -180,7 +180,7 @@ def _topic(
                 if found is None or (isinstance(found, tuple) and not isinstance(found, Look)):
                     _fill(answer, _seen(partition, request, found), ctx.api_version)
                 else:
-                    looks.append(
+                    lookups.append(
                         _OffsetLookup(
                             partition, requested, request, answer, search, found, ctx.api_version
                         )

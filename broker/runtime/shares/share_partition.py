@@ -132,23 +132,23 @@ class SharePartition:
             and partition.leader_epoch == self.leader_epoch
         )
 
-    async def load(self, looks: Callable[[], Unpacker]) -> None:
+    async def load(self, unpacker: Callable[[], Unpacker]) -> None:
         """Read the state, once for all callers that wait for it. KafkaError if it is
         unavailable.
         """
         if self.records is None:
             if self._loading is None:
-                self._loading = self._node.loop.create_task(self._load(looks))
+                self._loading = self._node.loop.create_task(self._load(unpacker))
             await asyncio.shield(self._loading)
 
-    async def _load(self, looks: Callable[[], Unpacker]) -> None:
+    async def _load(self, unpacker: Callable[[], Unpacker]) -> None:
         began_us = now_us()
         state = await self._persister.read(self.key, self.leader_epoch)
         self._state_epoch = state.state_epoch
         start = state.start_offset
         is_new = start == NO_OFFSET
         if is_new:
-            start = await self._first_offset(looks)
+            start = await self._first_offset(unpacker)
             # A group that begins at the log end offset must not lose records that arrive now.
             await self._persister.write(self.key, self._change(start))
         if not self.is_led:
@@ -157,7 +157,7 @@ class SharePartition:
         self.records = InFlightRecords(start, state.batches)
         self.records.set_log_start(self.partition.log_start_offset)
 
-    async def _first_offset(self, looks: Callable[[], Unpacker]) -> int:
+    async def _first_offset(self, unpacker: Callable[[], Unpacker]) -> int:
         """The start offset for a group that has none yet (share.auto.offset.reset)."""
         limits, partition = self._limits(), self.partition
         if limits.reset_ms == EARLIEST:
@@ -167,7 +167,7 @@ class SharePartition:
             found = await finished(search_timestamp(partition.log, time_ms))
             while isinstance(found, Look):
                 look = found
-                found = await looks().look(look.find)
+                found = await unpacker().look(look.find)
                 if found is None:
                     found = await finished(
                         search_timestamp(partition.log, look.timestamp_ms, look.next_offset)

@@ -74,7 +74,7 @@ class SharePartitionManager:
         table: PartitionTable,
         configs: DynamicConfigs,
         persister: Callable[[], Persister],
-        looks: Callable[[], Unpacker],
+        unpacker: Callable[[], Unpacker],
     ) -> None:
         self.sessions: ShareSessionCache[Connection | None] = ShareSessionCache()
         self.figures = ShareFigures()
@@ -84,7 +84,7 @@ class SharePartitionManager:
         self._table = table
         self._configs = configs
         self._persister = persister
-        self._looks = looks
+        self._unpacker = unpacker
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         self._limits: dict[int, tuple[Mapping[str, Any], ShareLimits]] = {}
         """Cached limits. The key is the settings object, which a change replaces."""
@@ -181,7 +181,7 @@ class SharePartitionManager:
             self._partitions[key] = found
         if found.records is None:
             try:
-                await found.load(self._looks)
+                await found.load(self._unpacker)
             except KafkaError as problem:
                 if self._partitions.get(found.key) is found:
                     del self._partitions[found.key]

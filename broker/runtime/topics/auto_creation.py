@@ -22,7 +22,7 @@ __all__ = ["AutoCreation"]
 WAIT_S = 1.0
 """How long a client waits for new topics. A creation usually takes milliseconds."""
 MOST = 1000
-"""So many topics are created at a time. While they hang, clients cannot add more."""
+"""The limit of creations in progress. While that many hang, clients cannot add more."""
 TEMPORARY = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Temporary errors of a creation. Clients get another error, after which they retry."""
 

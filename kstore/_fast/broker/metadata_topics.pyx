@@ -21,7 +21,7 @@ cdef enum:
     FIRST_FLEXIBLE = 9
     FIRST_TOPIC_ID = 10
     FIRST_NULL_NAME = 12
-    NOT_ASKED = -0x7FFFFFFF - 1
+    NOT_REQUESTED = -0x7FFFFFFF - 1
     PARTITION_EPOCH_TAG = 23200
     PARTITION_COUNT_TAG = 25300
     OFFLINE = 9                             # its place in a PartitionImage
@@ -83,7 +83,7 @@ cdef int put_topic(
         index += 1
     room(out, 16)
     if version >= FIRST_OPERATIONS:
-        put_int32(out, operations if name != NULL else NOT_ASKED)
+        put_int32(out, operations if name != NULL else NOT_REQUESTED)
     if epochs and flexible and known and topic[RETIREMENT] is not None and topic[RETIREMENT].holds:
         put_int8(out, 1)
         put_unsigned(out, PARTITION_COUNT_TAG)

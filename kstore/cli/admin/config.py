@@ -135,7 +135,7 @@ def set_configs(
         for key, value in key_values(configs, "retention.ms=3600000").items()
     }
     admin.alter_configs(of, changes, resource=resource, validate_only=dry_run)
-    _say(out, kind, name, list(changes), dry_run=dry_run)
+    _print_changed(out, kind, name, list(changes), dry_run=dry_run)
 
 
 @admin_command(app, "unset", "kstore config unset topic orders retention.ms")
@@ -154,7 +154,7 @@ def unset(
     resource, of = _resource(kind, name)
     check_names(admin, resource, of, keys)
     admin.alter_configs(of, dict.fromkeys(keys), resource=resource, validate_only=dry_run)
-    _say(out, kind, name, keys, dry_run=dry_run)
+    _print_changed(out, kind, name, keys, dry_run=dry_run)
 
 
 def check_names(admin: AdminClient, resource: ResourceKind, of: str, keys: Iterable[str]) -> None:
@@ -176,7 +176,7 @@ def check_names(admin: AdminClient, resource: ResourceKind, of: str, keys: Itera
             )
 
 
-def _say(out: Output, kind: str, name: str, keys: list[str], *, dry_run: bool) -> None:
+def _print_changed(out: Output, kind: str, name: str, keys: list[str], *, dry_run: bool) -> None:
     data = {"kind": kind, "name": name, "keys": keys, "dry_run": dry_run}
     verb = "can change" if dry_run else "changed"
     out.print(data, f"{verb} {', '.join(keys)} of {kind} {name}")

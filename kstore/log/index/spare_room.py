@@ -1,7 +1,7 @@
 """Disk space behind an LMDB file, for a disk that becomes full.
 
-LMDB writes changed pages to other places, so also a deletion needs space, and files are removed
-only when the deletion is committed. Without such space nothing could be deleted on a full disk.
+LMDB writes changed pages to other places, so even a deletion needs space, and files are removed
+only after the deletion is committed. Without such space nothing could be deleted on a full disk.
 """
 
 from __future__ import annotations
