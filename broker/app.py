@@ -236,7 +236,7 @@ async def _serve(
         if broker.moves.made is not None:
             await broker.moves.made.close(STOP_TIMEOUT_S)
         for part in (
-            broker.auto_creation.made,
+            broker.auto_topic_creation.made,
             broker.transactions.made,
             broker.groups.made,
             broker.persister.made,

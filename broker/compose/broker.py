@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.shares.share_coordinator import ShareCoordinator
     from kstore.broker.runtime.shares.share_partition_manager import SharePartitionManager
     from kstore.broker.runtime.telemetry.client_metrics import Telemetry
-    from kstore.broker.runtime.topics.auto_creation import AutoCreation
+    from kstore.broker.runtime.topics.auto_topic_creation import AutoTopicCreationManager
     from kstore.broker.runtime.topics.internal_topics import InternalTopics
     from kstore.broker.runtime.transactions.admission import TransactionAdmission
     from kstore.broker.runtime.transactions.markers import Markers, MarkerWriter
@@ -260,7 +260,9 @@ class Broker(ABC):
         self.share_partitions: Lazy[SharePartitionManager] = Lazy(self._make_share_partitions)
         """The share-partitions that this broker leads."""
         self.partition_writer: Lazy[PartitionWriter] = Lazy(self._make_partition_writer)
-        self.auto_creation: Lazy[AutoCreation] = Lazy(self._make_auto_creation)
+        self.auto_topic_creation: Lazy[AutoTopicCreationManager] = Lazy(
+            self._make_auto_topic_creation
+        )
         self.internal_topics: Lazy[InternalTopics] = Lazy(self._make_internal_topics)
         self.admission: Lazy[TransactionAdmission] = Lazy(self.make_admission)
         """Asks transaction coordinators on behalf of producers."""
@@ -313,10 +315,10 @@ class Broker(ABC):
             lambda work: self.groups().spawn(work),
         )
 
-    def _make_auto_creation(self) -> AutoCreation:
-        from kstore.broker.runtime.topics.auto_creation import AutoCreation
+    def _make_auto_topic_creation(self) -> AutoTopicCreationManager:
+        from kstore.broker.runtime.topics.auto_topic_creation import AutoTopicCreationManager
 
-        return AutoCreation(self.node, self.topics)
+        return AutoTopicCreationManager(self.node, self.topics)
 
     def _make_internal_topics(self) -> InternalTopics:
         from kstore.broker.runtime.topics.internal_topics import InternalTopics

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.lazy import Lazy
     from kstore.broker.runtime.membership.membership import Membership
     from kstore.broker.runtime.node import Node
-    from kstore.broker.runtime.topics.auto_creation import AutoCreation
+    from kstore.broker.runtime.topics.auto_topic_creation import AutoTopicCreationManager
 
 __all__ = [
     "cluster_operations",
@@ -85,7 +85,7 @@ class MetadataParts(ImageParts, Protocol):
     """The parts of a broker that the handler of Metadata uses."""
 
     @property
-    def auto_creation(self) -> Lazy[AutoCreation]:
+    def auto_topic_creation(self) -> Lazy[AutoTopicCreationManager]:
         """Creates missing topics."""
 
 
@@ -199,7 +199,7 @@ async def _create_and_describe(
     broker: MetadataParts, request: MetadataRequest, ctx: RequestContext, missing: list[str],
     errors: dict[str, int],
 ) -> EncodedMetadata:  # fmt: skip
-    not_created = await broker.auto_creation().create(missing)
+    not_created = await broker.auto_topic_creation().create(missing)
     return _describe(broker, request, ctx, errors | not_created)
 
 

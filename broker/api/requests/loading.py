@@ -65,7 +65,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     ),
     "logs.log_dirs": ("broker.runtime.log_dirs.replica_moves",),
     "metadata.api_versions": ("broker.runtime.metadata.features",),
-    "metadata.metadata": ("broker.runtime.topics.auto_creation",),
+    "metadata.metadata": ("broker.runtime.topics.auto_topic_creation",),
     "metadata.features": ("broker.runtime.metadata.features",),
     "quotas": ("broker.runtime.quotas.client_quota_manager",),
     "shares": (

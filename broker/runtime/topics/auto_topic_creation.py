@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kstore.broker.runtime.node import Node
     from kstore.broker.runtime.topics.topics import Topics
 
-__all__ = ["AutoCreation"]
+__all__ = ["AutoTopicCreationManager"]
 
 WAIT_S = 1.0
 """How long a client waits for new topics. A creation usually takes milliseconds."""
@@ -27,7 +27,7 @@ TEMPORARY = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Temporary errors of a creation. Clients get another error, after which they retry."""
 
 
-class AutoCreation:
+class AutoTopicCreationManager:
     """The topics that are being created because clients asked for them."""
 
     def __init__(self, node: Node, topics: Topics) -> None:

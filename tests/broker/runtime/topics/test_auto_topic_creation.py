@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kstore.broker.runtime.topics import auto_creation
-from kstore.broker.runtime.topics.auto_creation import AutoCreation
+from kstore.broker.runtime.topics import auto_topic_creation
+from kstore.broker.runtime.topics.auto_topic_creation import AutoTopicCreationManager
 from kstore.broker.state.metadata.topic_rules import NewTopic, TopicError
 from kstore.errors import ErrorCode
 from kstore.protocol.registry import APIS, decode_response
@@ -25,7 +25,7 @@ NOT_YET = ErrorCode.LEADER_NOT_AVAILABLE
 def test_metadata_describes_the_other_topics_while_a_creation_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto_creation, "WAIT_S", 0.01)
+    monkeypatch.setattr(auto_topic_creation, "WAIT_S", 0.01)
     topics = [{"name": "new"}, {"name": "newer"}, {"name": "old"}]
     request = Ask.Metadata(topics=topics, allow_auto_topic_creation=True)
 
@@ -73,7 +73,7 @@ def test_a_refused_creation_is_tried_again_at_the_next_request(code: int, answer
     async def ask() -> None:
         node: Any = SimpleNamespace(loop=asyncio.get_running_loop())
         topics: Any = SimpleNamespace(ensure=refuse)
-        creation = AutoCreation(node, topics)
+        creation = AutoTopicCreationManager(node, topics)
         for _ in range(2):
             assert await creation.create(["t"]) == {"t": answered}
 
@@ -81,11 +81,11 @@ def test_a_refused_creation_is_tried_again_at_the_next_request(code: int, answer
     assert refused == ["t", "t"]
 
 
-def test_so_many_creations_hang_at_most_and_closing_gives_them_up(
+def test_the_number_of_hanging_creations_is_limited_and_closing_cancels_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_creation, "WAIT_S", 0.01)
-    monkeypatch.setattr(auto_creation, "MOST", 2)
+    monkeypatch.setattr(auto_topic_creation, "WAIT_S", 0.01)
+    monkeypatch.setattr(auto_topic_creation, "MOST", 2)
     begun = []
 
     async def hang(new: NewTopic) -> Any:
@@ -95,7 +95,7 @@ def test_so_many_creations_hang_at_most_and_closing_gives_them_up(
     async def ask() -> None:
         node: Any = SimpleNamespace(loop=asyncio.get_running_loop())
         topics: Any = SimpleNamespace(ensure=hang)
-        creation = AutoCreation(node, topics)
+        creation = AutoTopicCreationManager(node, topics)
         for names in (["a", "b", "c"], ["c", "d"]):
             assert await creation.create(names) == dict.fromkeys(names, NOT_YET)
         waiting = asyncio.create_task(creation.create(["a"]))
